@@ -1,0 +1,1 @@
+"""Tune Triton kernels once, lock the winners."""

@@ -1,0 +1,38 @@
+"""device: the seam to the hardware. `Device` is all that the measuring stage knows of a GPU.
+
+Three things keep this contract: a GPU (`cuda`), and in the tests a fake and a recorded one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from tritune.model import Compiled, Rejected, Target, Verified
+
+
+class Device(Protocol):
+    """One GPU, as the measuring stage sees it; a failing candidate is an answer, no exception."""
+
+    @property
+    def target(self) -> Target:
+        """The product this device is, its facts as the driver reports them."""
+
+    @property
+    def triton(self) -> str:
+        """The version of Triton that makes the binaries."""
+
+    def verify(self, compiled: Compiled) -> Verified | Rejected:
+        """Run a candidate once on poisoned outputs and compare it with the reference."""
+
+    def sample(
+        self, compiled: Sequence[Compiled], rounds: int
+    ) -> tuple[tuple[float, ...] | Rejected, ...]:
+        """Time verified candidates of one problem, interleaved; microseconds.
+
+        Answer `i` holds *rounds* samples of `compiled[i]`; sample `r` of all of them was taken
+        in round `r`, whose order is rotated by one and, in odd rounds, reversed.
+        """
+
+    def close(self) -> None:
+        """Give the GPU back."""

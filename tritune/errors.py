@@ -1,0 +1,70 @@
+"""errors: mistakes a user can fix. Each says where, what, and what next.
+
+`TrituneError` and its kinds are the only exceptions that reach a user without a traceback.
+`exit_code` is what the command line returns for it: 2 the input is wrong, 3 it could not be
+answered (no such GPU, driver, disk).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class TrituneError(Exception):
+    """A message in three parts: `where: what`, and on its own line `hint: what next`."""
+
+    exit_code = 2
+
+    def __init__(self, what: str, *, where: str = "", hint: str = "") -> None:
+        super().__init__(what)
+        self.what = what
+        self.where = where
+        self.hint = hint
+
+    def __str__(self) -> str:
+        line = f"{self.where}: {self.what}" if self.where else self.what
+        return f"{line}\nhint: {self.hint}" if self.hint else line
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_rebuild, (type(self), self.what, self.where, self.hint))
+
+
+def _rebuild(kind: type[TrituneError], what: str, where: str, hint: str) -> TrituneError:
+    return kind(what, where=where, hint=hint)
+
+
+class SpecError(TrituneError):
+    """The sweep file is wrong."""
+
+
+class KernelError(TrituneError):
+    """The kernel module, or how it uses tritune, is wrong."""
+
+
+class LockError(TrituneError):
+    """The lockfile is damaged, or cannot be read or written."""
+
+
+class LookupMissError(LockError):
+    """`TRITUNE_MISS=error`, and a call's key is not locked."""
+
+
+class EnvironmentFaultError(TrituneError):
+    """The machine cannot answer: no such GPU, no C compiler, a broken driver, a full disk."""
+
+    exit_code = 3
+
+
+class ManyMistakesError(TrituneError):
+    """Every mistake of one file, reported at once."""
+
+    def __init__(self, errors: Sequence[TrituneError]) -> None:
+        super().__init__(f"{len(errors)} mistakes")
+        self.errors = tuple(errors)
+        self.exit_code = max(error.exit_code for error in errors)
+
+    def __str__(self) -> str:
+        return "\n".join(str(error) for error in self.errors)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (ManyMistakesError, (self.errors,))

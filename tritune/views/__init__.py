@@ -1,0 +1,1 @@
+"""views: nouns -> text. The only layer that formats for a reader."""
