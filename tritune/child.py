@@ -1,0 +1,209 @@
+"""child: requests -> Done | Raised, in one process from its start to the death of its group.
+
+`Child` is the parent's end and `serve` the other one, which leads a process group of its
+own, prints into its log file, sees no command line and no input, and has a watcher that ends the
+group when the parent is gone.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import multiprocessing
+import os
+import pickle
+import resource
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from io import TextIOWrapper
+from multiprocessing.connection import Connection, wait
+from multiprocessing.util import Finalize
+from pathlib import Path
+from typing import Generic, NoReturn, TypeAlias, TypeVar
+
+from tritune.errors import EnvironmentFaultError, TrituneError
+
+T = TypeVar("T")
+Function: TypeAlias = Callable[..., T]
+
+
+@dataclass(frozen=True, slots=True)
+class Done(Generic[T]):
+    """What the function returned."""
+
+    value: T
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """The exception that left the function; `error` is the thing itself where it is ours."""
+
+    type_name: str
+    message: str
+    traceback: str
+    error: TrituneError | None = None
+    output: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Died:
+    """The process ended before it answered: by a signal, or with an exit code."""
+
+    signal: int | None
+    exit_code: int | None
+    output: str = ""
+
+    def __str__(self) -> str:
+        if self.signal is None:
+            return f"exited with code {self.exit_code}"
+        return f"killed by signal {self.signal} ({signal.Signals(self.signal).name})"
+
+
+@dataclass(frozen=True, slots=True)
+class TimedOut:
+    """It was killed at its time limit."""
+
+    seconds: float
+    output: str = ""
+
+
+Answer: TypeAlias = Done[T] | Raised | Died | TimedOut
+
+
+class Child:
+    """One life of one process, from its start to the death of its group."""
+
+    def __init__(self, env: Mapping[str, str | None], log: Path) -> None:
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(["torch"])
+        self.ready = False
+        self.connection, there = context.Pipe()
+        whole = {name: value for name, value in {**os.environ, **env}.items() if value is not None}
+        self._process = context.Process(target=serve, args=(there, log, whole, Path.cwd()))
+        # The fork server and all of its children inherit this mask: Ctrl-C is for the parent,
+        # which kills the others, and not for a traceback out of each of them.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+        try:
+            self._process.start()
+        except (EOFError, ConnectionError) as error:
+            raise EnvironmentFaultError(
+                f"a worker process cannot be started ({type(error).__name__})",
+                hint=f'does `{sys.executable} -c "import torch"` work?',
+            ) from error
+        finally:
+            # Run at exit as well, before multiprocessing waits for children that are still alive.
+            self._finalizer = Finalize(self, _kill_group, (self._process,), exitpriority=100)
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+            there.close()
+
+    @property
+    def handles(self) -> tuple[Connection, int]:
+        # The sentinel too: a grandchild may hold the connection open after the child's death.
+        return self.connection, self._process.sentinel
+
+    def send(self, function: Function[object], args: tuple[object, ...]) -> None:
+        data = pickle.dumps((function, args))
+        with suppress(OSError):  # it is dead: `handles` tell
+            self.connection.send_bytes(data)
+
+    def end(self) -> int:
+        """Kill whatever is left of its group; the exit code, negative for a signal."""
+        self._process.join(timeout=0.0)
+        self._finalizer()
+        self._process.join()
+        self.connection.close()
+        return self._process.exitcode or 0
+
+    def lives(self) -> bool:
+        return self._process.is_alive()
+
+
+def _kill_group(process: multiprocessing.process.BaseProcess) -> None:
+    if process.pid is None:
+        return
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        # No such group: it has not come to `setsid` yet, or it and all of its own are gone.
+        if process.exitcode is None:
+            process.kill()
+
+
+def serve(connection: Connection, log: Path, env: dict[str, str], folder: Path) -> None:
+    """The child: the first request makes the state, the others are calls on it."""
+    _settle(log, env, folder)
+    made = _attempt(connection, ())
+    _reply(connection, made if isinstance(made, Raised) else Done(None))
+    while isinstance(made, Done):
+        _reply(connection, _attempt(connection, (made.value,)))
+
+
+def _settle(log: Path, env: dict[str, str], folder: Path) -> None:
+    os.setsid()
+    output = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    for descriptor in (1, 2):
+        os.dup2(output, descriptor)
+    os.close(output)
+    sys.stdout, sys.stderr = _stream(1), _stream(2)
+    _die_with_parent()
+    faulthandler.enable(file=2)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # crashes are expected: no core files
+    os.environ.clear()
+    os.environ.update(env)
+    os.chdir(folder)
+    sys.argv[1:] = []
+
+
+def _stream(descriptor: int) -> TextIOWrapper:
+    # By lines: a crash loses what is in a buffer.
+    return open(
+        descriptor, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False
+    )
+
+
+def _die_with_parent() -> None:
+    """Fork a watcher that kills this group when the parent is gone.
+
+    A process and not a thread: code that hangs with the interpreter's lock held stops threads.
+    """
+    parent = multiprocessing.parent_process()
+    if parent is not None and os.fork() == 0:
+        os.closerange(0, parent.sentinel)
+        os.closerange(parent.sentinel + 1, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
+        wait([parent.sentinel])
+        os.killpg(0, signal.SIGKILL)
+
+
+def _attempt(connection: Connection, state: tuple[object, ...]) -> Done[object] | Raised:
+    try:
+        data = connection.recv_bytes()
+    except EOFError:
+        _leave()
+    try:
+        function, args = pickle.loads(data)  # noqa: S301 - from our own parent
+        return Done(function(*state, *args))
+    except BaseException as error:  # noqa: BLE001 - the boundary; `sys.exit` is an answer too
+        return _raised(error)
+
+
+def _leave() -> NoReturn:
+    os.killpg(0, signal.SIGKILL)
+    raise AssertionError
+
+
+def _raised(error: BaseException) -> Raised:
+    story = traceback.TracebackException.from_exception(error)  # survives a broken `__str__`
+    ours = error if isinstance(error, TrituneError) else None
+    return Raised(type(error).__name__, str(story), "".join(story.format()), ours)
+
+
+def _reply(connection: Connection, answer: Done[object] | Raised) -> None:
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    try:
+        connection.send(answer)
+    except (pickle.PicklingError, TypeError, AttributeError) as error:
+        connection.send(_raised(error))

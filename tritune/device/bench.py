@@ -1,0 +1,387 @@
+"""device.bench: a config on a GPU -> right or wrong, and its samples in microseconds.
+
+Runs in the worker that owns the GPU and may die with it. Order of one sample: restore what the
+kernel would find changed, let the host get ahead, flush the L2 cache, start event, launch,
+stop event; nothing is synchronised in between. Does not know which candidates matter.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tritune import launches, verify
+from tritune.device.lowering import brief
+from tritune.errors import TrituneError
+from tritune.launches import Captured
+from tritune.load import Loaded, load
+from tritune.model import Candidate, Config, DeviceIdentity, Problem, Reason, Rejected, Verified
+
+AHEAD_US = 60.0
+"""Idle time put before each sample, so that the host has enqueued it before the GPU gets there."""
+KEPT = 24
+"""Prepared candidates kept at a time."""
+
+
+@dataclass
+class Prepared:
+    """A candidate ready to be timed: what to run, and what to put back before each run."""
+
+    run: Callable[[], Any]
+    restore: list[tuple[Any, Any]] = field(default_factory=list)
+    """(tensor, its content before the launch); only where a repeat would not be the same."""
+
+
+@dataclass
+class Bench:
+    """What the worker keeps between calls: one problem, its reference, prepared candidates."""
+
+    loaded: Loaded
+    device: Any
+    cold: bool
+    flush: Any
+    cycles_per_us: float
+    problem: Problem | None = None
+    made: Any = None
+    references: tuple[Any, ...] = ()
+    default_error: float | None = None
+    repeatable: bool = True
+    pristine: list[tuple[Any, Any]] = field(default_factory=list)
+    """(tensor of the problem that the op writes, its content at first)."""
+    outputs: dict[int, Any] = field(default_factory=dict)
+    """Written fresh tensors of the default's launch, by position, shared by equal candidates."""
+    prepared: dict[Config, Prepared] = field(default_factory=dict)
+
+
+def open_bench(
+    kernel: str | None, problem: str | None, index: int, cache: str, cold: bool
+) -> Bench:
+    """Take GPU *index*: load the kernel, set the device current, size the flush from its L2."""
+    os.environ["TRITON_CACHE_DIR"] = cache
+    import torch
+
+    torch.cuda.set_device(index)
+    properties = torch.cuda.get_device_properties(index)
+    flush = torch.empty(
+        max(2 * properties.L2_cache_size, 1 << 25), dtype=torch.uint8, device="cuda"
+    )
+    bench = Bench(
+        loaded=load(kernel, problem),
+        device=torch.device("cuda", index),
+        cold=cold,
+        flush=flush,
+        cycles_per_us=1.0,
+    )
+    bench.cycles_per_us = _cycles_per_us()
+    return bench
+
+
+def _cycles_per_us() -> float:
+    import torch
+
+    start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    torch.cuda._sleep(1_000_000)  # noqa: SLF001  # torch's only idle kernel
+    start.record()
+    torch.cuda._sleep(10_000_000)  # noqa: SLF001
+    stop.record()
+    torch.cuda.synchronize()
+    return 1e7 / max(start.elapsed_time(stop) * 1e3, 1.0)
+
+
+def identify(index: int) -> DeviceIdentity:
+    """The silicon of GPU *index*, as Triton's driver and torch report it."""
+    import torch
+
+    from tritune import runtime
+
+    torch.cuda.set_device(index)
+    return runtime.identify(index)
+
+
+def warm_up(bench: Bench, seconds: float) -> None:
+    """Real work until the clocks are where a sweep will hold them; else the first looks fast."""
+    import torch
+
+    a = torch.randn(4096, 4096, device=bench.device, dtype=torch.float16)
+    until = time.perf_counter() + seconds
+    while time.perf_counter() < until:
+        for _ in range(20):
+            torch.mm(a, a)
+        torch.cuda.synchronize()
+
+
+def check(bench: Bench, candidate: Candidate, default: Config) -> Verified | Rejected:
+    """Run a candidate once on poisoned outputs and compare it with the reference."""
+    return _guarded(candidate, lambda: _check(bench, candidate, default))
+
+
+def _check(bench: Bench, candidate: Candidate, default: Config) -> Verified | Rejected:
+    if bench.problem != candidate.problem:
+        _open_problem(bench, candidate.problem, default)
+    outputs, _ = _run(bench, candidate.config)
+    found = verify.difference(outputs, bench.references)
+    limit = verify.allowed(found, bench.default_error)
+    if not found.error <= limit:
+        detail = verify.complaint(found, limit)
+        return Rejected(candidate=candidate, reason=Reason.WRONG, detail=detail)
+    return Verified(candidate=candidate, error=found.error, bits=verify.digest(outputs))
+
+
+def _run(bench: Bench, config: Config) -> tuple[tuple[Any, ...], list[Captured]]:
+    import torch
+
+    for tensor, content in bench.pristine:
+        tensor.copy_(content)
+    with torch.device(bench.device), verify.poisoned():
+        returned, captured = launches.capture(bench.loaded.kernel, bench.made.run, config)
+    torch.cuda.synchronize()
+    return verify.tensors(returned), captured
+
+
+def _open_problem(bench: Bench, problem: Problem, default: Config) -> None:
+    """Make a problem, its reference, and find out what its op writes, on the default config."""
+    import torch
+
+    close_problem(bench)
+    torch.cuda.empty_cache()
+    with verify.poisoned():
+        bench.made = launches.make(bench.loaded, problem, str(bench.device))
+    if bench.made.reference is not None:
+        with torch.device(bench.device):
+            bench.references = verify.tensors(bench.made.reference())
+    try:
+        _study_default(bench, default)
+    except TrituneError:
+        raise
+    except Exception:
+        # A default that cannot run leaves the others to be judged by the type's tolerance.
+        if not bench.references:
+            raise
+        torch.cuda.synchronize()
+    bench.problem = problem
+
+
+def close_problem(bench: Bench) -> None:
+    """Drop everything that belongs to the last problem."""
+    bench.problem, bench.made, bench.references, bench.default_error = None, None, (), None
+    bench.repeatable = True
+    bench.pristine.clear()
+    bench.outputs.clear()
+    bench.prepared.clear()
+
+
+def _study_default(bench: Bench, default: Config) -> None:
+    before: list[tuple[Captured, list[tuple[int | str, Any, Any]]]] = []
+    with _watching(before):
+        outputs, captured = _run(bench, default)
+    written = [
+        (place, tensor, content)
+        for _, found in before
+        for place, tensor, content in found
+        if not _same_bits(tensor, content)
+    ]
+    if not bench.references:
+        bench.references = tuple(out.clone() for out in outputs)
+    bench.default_error = verify.difference(outputs, bench.references).error
+    bench.repeatable = _repeatable(captured, written)
+    _, again = _run(bench, default)
+    old = {tensor.data_ptr() for one in again for _, tensor in _tensors(one)}
+    bench.pristine = [(t, content) for _, t, content in written if t.data_ptr() in old]
+    bench.outputs = {
+        place: tensor
+        for place, tensor, _ in written
+        if tensor.data_ptr() not in old and isinstance(place, int)
+    }
+
+
+def _watching(before: list[Any]) -> Any:
+    """A context in which every launch first notes the content of its tensors in *before*."""
+    from unittest import mock
+
+    launch = Captured.launch
+
+    def noted(self: Captured) -> None:
+        before.append((self, [(place, t, t.clone()) for place, t in _tensors(self)]))
+        launch(self)
+
+    return mock.patch.object(Captured, "launch", noted)
+
+
+def _tensors(one: Captured) -> list[tuple[int | str, Any]]:
+    """The tensors of a launch with their places, each storage once."""
+    import torch
+
+    seen: set[int] = set()
+    found: list[tuple[int | str, Any]] = []
+    for place, arg in [*enumerate(one.args), *one.kwargs.items()]:
+        tensor = getattr(arg, "base", arg)
+        if isinstance(tensor, torch.Tensor) and tensor.data_ptr() not in seen:
+            seen.add(tensor.data_ptr())
+            found.append((place, tensor))
+    return found
+
+
+def _same_bits(a: Any, b: Any) -> bool:
+    import torch
+
+    if a.numel() == 0:
+        return True
+    a, b = (t.contiguous().reshape(-1).view(torch.uint8) for t in (a, b))
+    return bool(torch.equal(a, b))
+
+
+def _repeatable(captured: Sequence[Captured], written: Sequence[tuple[Any, Any, Any]]) -> bool:
+    """Whether a launch over its own outputs gives them again: no accumulation, no state."""
+    import torch
+
+    after = [tensor.clone() for _, tensor, _ in written]
+    for one in captured:
+        one.launch()
+    torch.cuda.synchronize()
+    return all(_same_bits(t, a) for (_, t, _), a in zip(written, after, strict=True))
+
+
+def sample(
+    bench: Bench, candidates: Sequence[Candidate], rounds: int, default: Config
+) -> tuple[tuple[float, ...] | Rejected, ...]:
+    """Interleaved samples in microseconds, or why a candidate could not be prepared."""
+    import torch
+
+    if bench.problem != candidates[0].problem:  # a worker that was restarted in between
+        _open_problem(bench, candidates[0].problem, default)
+    ready: dict[int, Prepared] = {}
+    answers: dict[int, Any] = {}
+    for i, candidate in enumerate(candidates):
+        made = _guarded(candidate, lambda c=candidate: _prepare(bench, c.config))
+        (answers if isinstance(made, Rejected) else ready)[i] = made
+    order = list(ready)
+    events: dict[int, list[Any]] = {i: [] for i in order}
+    for number in range(rounds):
+        turn = number % max(len(order), 1)
+        rotated = order[turn:] + order[:turn]
+        for i in reversed(rotated) if number % 2 else rotated:
+            events[i].append(_time(bench, ready[i]))
+    torch.cuda.synchronize()
+    for i, pairs in events.items():
+        answers[i] = tuple(round(a.elapsed_time(b) * 1e3, 2) for a, b in pairs)
+    return tuple(answers[i] for i in range(len(candidates)))
+
+
+def _prepare(bench: Bench, config: Config) -> Prepared:
+    found = bench.prepared.get(config)
+    if found is None:
+        while len(bench.prepared) >= KEPT:
+            bench.prepared.pop(next(iter(bench.prepared)))
+        found = (
+            _whole_op(bench, config) if bench.made.timed == "op" else _kernel_only(bench, config)
+        )
+        bench.prepared[config] = found
+    return found
+
+
+def _whole_op(bench: Bench, config: Config) -> Prepared:
+    import torch
+
+    def run() -> None:
+        with torch.device(bench.device):
+            launches.capture(bench.loaded.kernel, bench.made.run, config)
+
+    run()
+    return Prepared(run=run, restore=list(bench.pristine))
+
+
+def _kernel_only(bench: Bench, config: Config) -> Prepared:
+    import torch
+
+    for tensor, content in bench.pristine:
+        tensor.copy_(content)
+    before: list[Any] = []
+    with torch.device(bench.device), _watching(before) if not bench.repeatable else _nothing():
+        _, captured = launches.capture(bench.loaded.kernel, bench.made.run, config)
+    for one in captured:
+        _share_outputs(bench, one)
+    hooks = [one.kernel.hook_of(one.kwargs) for one in captured]
+
+    def run() -> None:
+        for one, hook in zip(captured, hooks, strict=True):
+            if hook is not None:
+                hook(one.named())
+            one.launch()
+
+    written = [
+        (tensor, content)
+        for _, found in before
+        for _, tensor, content in found
+        if not _same_bits(tensor, content)
+    ]
+    return Prepared(run=run, restore=written)
+
+
+def _nothing() -> Any:
+    import contextlib
+
+    return contextlib.nullcontext()
+
+
+def _share_outputs(bench: Bench, one: Captured) -> None:
+    """Write into the default's outputs where they are alike, so that outputs are held once."""
+    if not bench.repeatable:
+        return
+    args = list(one.args)
+    for place, output in bench.outputs.items():
+        mine = args[place] if place < len(args) else None
+        if (
+            getattr(mine, "shape", None) == output.shape
+            and mine.dtype == output.dtype
+            and mine.stride() == output.stride()
+        ):
+            args[place] = output
+    one.args = tuple(args)
+
+
+def _time(bench: Bench, prepared: Prepared) -> tuple[Any, Any]:
+    import torch
+
+    start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    for tensor, content in prepared.restore:
+        tensor.copy_(content)
+    ahead = AHEAD_US * (8 if bench.made.timed == "op" else 1)
+    torch.cuda._sleep(int(ahead * bench.cycles_per_us))  # noqa: SLF001  # torch's only idle kernel
+    if bench.cold:
+        bench.flush.zero_()
+    start.record()
+    prepared.run()
+    stop.record()
+    return start, stop
+
+
+STICKY = (
+    "illegal memory access",
+    "misaligned address",
+    "unspecified launch failure",
+    "illegal instruction",
+)
+"""CUDA errors after which every call of the process fails."""
+
+
+def _guarded(candidate: Candidate, attempt: Callable[[], Any]) -> Any:
+    """The worker's boundary: what a launch raises is a rejected candidate."""
+    import torch
+
+    try:
+        return attempt()
+    except TrituneError:
+        raise
+    except torch.OutOfMemoryError as error:
+        torch.cuda.empty_cache()
+        return Rejected(candidate=candidate, reason=Reason.MEMORY, detail=brief(error))
+    except Exception as error:  # noqa: BLE001  # drivers raise anything; its name is in the detail
+        text = str(error)
+        sticky = next((words for words in STICKY if words in text), "")
+        if not sticky and "out of resource" in text:
+            return Rejected(candidate=candidate, reason=Reason.SHARED, detail=brief(error))
+        detail = sticky or brief(error)
+        return Rejected(candidate=candidate, reason=Reason.LAUNCH, detail=detail)

@@ -1,0 +1,137 @@
+"""keys: the arguments of a call -> the text that its winner is looked up by."""
+
+from __future__ import annotations
+
+import json
+import operator
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tritune.contract import Contract
+from tritune.errors import KernelError
+
+ALIGNMENT = 16
+"""Bytes; Triton compiles another binary for a pointer that is not a multiple of it."""
+
+_TORCH = {
+    "float16": "f16",
+    "bfloat16": "bf16",
+    "float32": "f32",
+    "float64": "f64",
+    "int8": "i8",
+    "int16": "i16",
+    "int32": "i32",
+    "int64": "i64",
+    "uint8": "u8",
+    "uint16": "u16",
+    "uint32": "u32",
+    "uint64": "u64",
+    "bool": "i1",
+}
+_TRITON = {
+    "fp16": "f16",
+    "fp32": "f32",
+    "fp64": "f64",
+    "int1": "i1",
+    "fp8e4nv": "f8e4m3fn",
+    "fp8e5": "f8e5m2",
+    "fp8e4b8": "f8e4m3fnuz",
+    "fp8e5b16": "f8e5m2fnuz",
+}
+
+
+def text(contract: Contract, bound: Mapping[str, Any]) -> str:
+    """`M=64 N=4096 a=f16 b=f16(unaligned)`: what the lockfile has, and a reviewer reads."""
+    return " ".join(f"{name}={value}" for name, value in parts(contract, bound))
+
+
+def parts(contract: Contract, bound: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    for name in contract.scalars:
+        yield name, _scalar(contract, name, bound[name])
+    any_alignment = contract.function.any_alignment
+    for name in contract.tensors:
+        value = bound[name]
+        if contract.like is not None or is_tensor(value):
+            yield name, _tensor(value, aligned=name in any_alignment)
+
+
+def memo(contract: Contract, bound: Mapping[str, Any]) -> tuple[object, ...]:
+    """What tells two calls apart, cheaper to make than the text and at least as fine."""
+    found: list[object] = []
+    for name in contract.scalars:
+        value = bound[name]
+        # 1 == True == 1.0 in a dictionary, yet they are three texts.
+        found.append(value if value.__class__ is int else (value.__class__, value))
+    for name in contract.tensors:
+        value = bound[name]
+        found.append(_facts(value) if hasattr(value, "data_ptr") else _tensor_text(value))
+    return tuple(found)
+
+
+def is_tensor(value: Any) -> bool:
+    """A tensor, a descriptor of one, or a tuple that holds one."""
+    if isinstance(value, tuple):
+        return any(is_tensor(item) for item in value)
+    return hasattr(value, "data_ptr") or hasattr(getattr(value, "base", None), "data_ptr")
+
+
+def dtype_name(dtype: object) -> str:
+    """`torch.float16` and Triton's `fp16` are both `f16`."""
+    name = str(dtype).rpartition(".")[2]
+    name = _TORCH.get(name) or _TRITON.get(name) or name
+    return name.replace("float8_", "f8")
+
+
+def _facts(value: Any) -> tuple[object, bool]:
+    return value.dtype, _pointer(value) % ALIGNMENT == 0
+
+
+def _pointer(value: Any) -> int:
+    if type(value).__name__ == "FakeTensor":  # its data_ptr() warns, or raises
+        return int(value.storage_offset() * value.element_size())
+    return int(value.data_ptr())
+
+
+def _tensor_text(value: Any) -> str:
+    return _tensor(value, aligned=False) if is_tensor(value) else ""
+
+
+def _tensor(value: Any, *, aligned: bool) -> str:
+    if value is None:
+        return "none"
+    if isinstance(value, tuple):
+        return "(" + ",".join(_tensor(item, aligned=aligned) for item in value) + ")"
+    base = value if hasattr(value, "data_ptr") else getattr(value, "base", None)
+    if base is None:
+        return type(value).__name__
+    known = aligned or _pointer(base) % ALIGNMENT == 0
+    return dtype_name(base.dtype) + ("" if known else "(unaligned)")
+
+
+def _scalar(contract: Contract, name: str, value: Any) -> str:
+    value = getattr(value, "value", value)  # a tl.constexpr, or a member of an enumeration
+    if value is None:
+        return "none"
+    if isinstance(value, str):
+        return value if value.replace(".", "_").isidentifier() else json.dumps(value)
+    if isinstance(value, (bool, float)):
+        return str(value)
+    if hasattr(value, "__index__"):  # int, numpy's integers, torch.SymInt
+        return str(operator.index(value))
+    return _thing(contract, name, value)
+
+
+def _thing(contract: Contract, name: str, value: Any) -> str:
+    if is_tensor(value):
+        return _tensor(value, aligned=name in contract.function.any_alignment)
+    if type(value).__name__ == "dtype":
+        return dtype_name(value)
+    named = getattr(value, "__name__", None)  # a function handed over as a constexpr
+    if isinstance(named, str):
+        return named
+    raise KernelError(
+        f"`{name}` of `{contract.function.short}` is a {type(value).__name__}, "
+        "which cannot be part of a key",
+        where=contract.function.where,
+        hint="a key holds numbers, text, dtypes and functions",
+    )

@@ -1,0 +1,292 @@
+"""launches: an op and a problem -> the kernel launches inside it, with fake or real tensors.
+
+Runs in a worker. The op runs unmodified: its tunable launches are intercepted and the config
+under trial is forced on them. Knows nothing of compiling, timing or choosing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+from unittest import mock
+
+from tritune import runtime
+from tritune.errors import KernelError, TrituneError
+from tritune.load import Loaded
+from tritune.model import Candidate, Config, Launches, Problem, Reason, Rejected, Target, Work
+
+SEED = 20
+"""Every problem is made from this seed, so that its outputs have a digest worth comparing."""
+
+
+@dataclass
+class Captured:
+    """One launch of the kernel under trial, ready to be made again."""
+
+    kernel: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    grid: Any
+
+    def launch(self) -> None:
+        self.kernel.fn.run(*self.args, **self.kwargs, grid=self.grid, warmup=False)
+
+    def warmup(self) -> Any:
+        """Compile without a launch."""
+        return self.kernel.fn.run(*self.args, **self.kwargs, grid=self.grid, warmup=True)
+
+    def named(self) -> dict[str, Any]:
+        """Every argument by name, those that heuristics set included."""
+        named = dict(zip(self.kernel.arg_names, self.args, strict=False)) | self.kwargs
+        step = self.kernel.fn
+        while hasattr(step, "fn"):
+            for name, heuristic in getattr(step, "values", {}).items():
+                named[name] = heuristic(dict(named))
+            step = step.fn
+        return named
+
+    def grid_sizes(self) -> tuple[int, ...]:
+        grid = self.grid(self.named()) if callable(self.grid) else self.grid
+        return tuple(int(size) for size in (grid if isinstance(grid, Sequence) else (grid,)))
+
+
+class ConflictError(KernelError):
+    """The op itself passes a meta-parameter that the sweep tunes."""
+
+
+def torch_values(problem: Problem) -> dict[str, Any]:
+    """The axes of a problem as its function takes them: `float16` becomes `torch.float16`."""
+    import torch
+
+    values: dict[str, Any] = {}
+    for name, value in problem.axes:
+        dtype = getattr(torch, value, None) if isinstance(value, str) else None
+        values[name] = dtype if isinstance(dtype, torch.dtype) else value
+    return values
+
+
+def make(loaded: Loaded, problem: Problem, device: str) -> Any:
+    """Call the problem function, seeded, with torch's default device set: a `tritune.Problem`."""
+    import torch
+
+    random.seed(SEED)
+    with contextlib.suppress(ImportError):
+        import numpy as np
+
+        np.random.seed(SEED)  # noqa: NPY002  # the global generator is what a problem may use
+    torch.manual_seed(SEED)
+    with torch.device(device):
+        made = loaded.problem(**torch_values(problem))
+    if not isinstance(made, runtime.Problem):
+        raise KernelError(
+            f"the problem function returned {type(made).__name__}",
+            where=_place(loaded.problem),
+            hint="return tritune.Problem(lambda: op(...), reference=lambda: ...)",
+        )
+    return made
+
+
+def _place(function: Callable[..., Any]) -> str:
+    code = getattr(function, "__code__", None)
+    return f"{code.co_filename}:{code.co_firstlineno}" if code else ""
+
+
+def capture(
+    kernel: Any, run: Callable[[], Any], config: Config, *, launch: bool = True
+) -> tuple[Any, list[Captured]]:
+    """Run an op with *config* forced: what it returned, and its launches of *kernel*.
+
+    Raises:
+        ConflictError: a launch passes another value for a tunable than the one under trial.
+    """
+    forced = config.as_dict()
+    captured: list[Captured] = []
+
+    def intercepted(other: Any, args: Any, kwargs: Mapping[str, Any], grid: Any) -> None:
+        values = forced if other is kernel else other.serve(args, dict(kwargs))
+        _refuse_conflict(other, kwargs, values)
+        one = Captured(other, tuple(args), {**kwargs, **values}, grid)
+        if other is kernel:
+            captured.append(one)
+        if launch and all(one.grid_sizes()):
+            _run_hook(one)
+            one.launch()
+
+    with runtime.forced(kernel, forced), runtime.intercept(intercepted):
+        returned = run()
+    return returned, captured
+
+
+def _refuse_conflict(kernel: Any, kwargs: Mapping[str, Any], values: Mapping[str, Any]) -> None:
+    for name in kernel.tunables:
+        if name in kwargs and kwargs[name] != values[name]:
+            raise ConflictError(
+                f"the op passes {name}={kwargs[name]} itself, and the sweep tunes {name}",
+                where=runtime.caller(),
+                hint=f"leave {name} out of the launch, or out of `space:` and `default=`",
+            )
+
+
+def _run_hook(one: Captured) -> None:
+    hook = one.kernel.hook_of(one.kwargs)
+    if hook is not None:
+        hook(one.named())
+
+
+@contextlib.contextmanager
+def fakes(target: Target, *, values: bool = False) -> Iterator[None]:
+    """A world with no GPU in which an op for one runs up to its launches.
+
+    Tensors are fake ones on the CPU (fake `cuda` tensors fail in slices and abort in autograd),
+    or real ones where *values* says that the op reads what is in them.
+    """
+    import torch
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from triton.runtime.jit import JITFunction
+
+    run = JITFunction.run
+
+    def compile_only(self: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
+        return run(self, *args, grid=grid, warmup=True, **kwargs) if warmup else None
+
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(mock.patch.object(JITFunction, "run", compile_only))
+        for name, answer in _cuda_answers(target).items():
+            stack.enter_context(mock.patch.object(torch.cuda, name, answer))
+        if not values:
+            stack.enter_context(FakeTensorMode(allow_non_fake_inputs=True))
+        stack.enter_context(_on_cpu())
+        yield
+
+
+def _cuda_answers(target: Target) -> dict[str, Any]:
+    capability = (target.arch // 10, target.arch % 10) if isinstance(target.arch, int) else (9, 4)
+    properties = SimpleNamespace(
+        name=(target.names or (target.name,))[0],
+        multi_processor_count=target.sms,
+        shared_memory_per_block_optin=target.shared_bytes,
+        L2_cache_size=target.l2_bytes,
+        warp_size=target.warp_size,
+        major=capability[0],
+        minor=capability[1],
+    )
+    return {
+        "is_available": lambda: True,
+        "is_initialized": lambda: True,
+        "current_device": lambda: 0,
+        "device_count": lambda: 1,
+        "synchronize": lambda device=None: None,  # noqa: ARG005  # torch's own signature
+        "get_device_capability": lambda device=None: capability,  # noqa: ARG005
+        "get_device_name": lambda device=None: properties.name,  # noqa: ARG005
+        "get_device_properties": lambda device=None: properties,  # noqa: ARG005
+    }
+
+
+def _on_cpu() -> Any:
+    import torch
+    from torch.overrides import TorchFunctionMode
+
+    def cpu(value: Any) -> Any:
+        if isinstance(value, torch.device) and value.type == "cuda":
+            return torch.device("cpu")
+        return "cpu" if isinstance(value, str) and value.split(":")[0] == "cuda" else value
+
+    class OnCpu(TorchFunctionMode):  # type: ignore[misc]
+        """Turns `cuda` into `cpu`, and says of every tensor that it is on a GPU."""
+
+        def __torch_function__(  # torch's protocol
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            if func is torch.Tensor.is_cuda.__get__:
+                return True
+            if func is torch.Tensor.cuda:
+                return args[0]
+            named = {name: cpu(value) for name, value in (kwargs or {}).items()}
+            return func(*(cpu(arg) for arg in args), **named)
+
+    return OnCpu()
+
+
+def facts(
+    loaded: Loaded, problem: Problem, configs: Sequence[Config], target: Target
+) -> tuple[Work | None, tuple[Launches | Rejected, ...]]:
+    """What each config launches on *problem*, found with no GPU and no compile."""
+    from torch._subclasses.fake_tensor import (
+        DataDependentOutputException,
+        DynamicOutputShapeException,
+    )
+
+    reads_values = (DataDependentOutputException, DynamicOutputShapeException)
+    try:
+        return _facts(loaded, problem, configs, target, values=False)
+    except reads_values:
+        return _facts(loaded, problem, configs, target, values=True)
+
+
+def _facts(
+    loaded: Loaded, problem: Problem, configs: Sequence[Config], target: Target, *, values: bool
+) -> tuple[Work | None, tuple[Launches | Rejected, ...]]:
+    found: list[Launches | Rejected] = []
+    dtype = ""
+    with fakes(target, values=values):
+        made = make(loaded, problem, "cpu")
+        for config in configs:
+            candidate = Candidate(kernel=loaded.kernel.name, problem=problem, config=config)
+            try:
+                one, dtype = _launches(loaded, made, candidate)
+            except ConflictError:
+                raise
+            except TrituneError as error:
+                one = Rejected(candidate=candidate, reason=Reason.LAUNCHES, detail=str(error))
+            found.append(one)
+    work = Work(problem=problem, flops=made.flops, bytes=made.bytes, dtype=dtype, timed=made.timed)
+    return work, tuple(found)
+
+
+def _launches(loaded: Loaded, made: Any, candidate: Candidate) -> tuple[Launches, str]:
+    _, captured = capture(loaded.kernel, made.run, candidate.config, launch=False)
+    keys = {one.kernel.key_of(one.named()) for one in captured}
+    if len(keys) > 1:
+        raise KernelError(
+            f"the op launches `{loaded.kernel.__name__}` under {len(keys)} keys: "
+            + " · ".join(sorted(keys)),
+            hint="make a problem of its own for each",
+        )
+    classes = [compile_key(one) for one in captured]
+    dtypes = [key.split("'*")[1].split("'")[0] for key in classes if "'*" in key]
+    return (
+        Launches(
+            candidate=candidate,
+            key=keys.pop() if keys else "",
+            grids=tuple(one.grid_sizes() for one in captured),
+            compile_class=hashlib.sha256("\n".join(classes).encode()).hexdigest()[:16],
+        ),
+        dtypes[0] if dtypes else "",
+    )
+
+
+def compile_key(one: Captured) -> str:
+    """Triton's own key of a launch: signature, specialisation, constants and options.
+
+    Taken through `jit_cache_hook`, which is asked before a compile and may decline it.
+    """
+    from triton import knobs
+
+    keys: list[str] = []
+
+    def decline(**what: Any) -> bool:
+        keys.append(what["key"])
+        return True
+
+    before = knobs.runtime.jit_cache_hook
+    knobs.runtime.jit_cache_hook = decline
+    try:
+        one.warmup()
+    finally:
+        knobs.runtime.jit_cache_hook = before
+    return keys[0]

@@ -1,0 +1,272 @@
+"""workers: a call -> Done | Raised | Died | TimedOut, made in a child process that may be killed.
+
+Compilers abort, kernels hang, and a user's module may print, exit or sleep: none of it may end
+the sweep, so whatever runs such code runs here. Each child leads a process group of its own, and
+the group dies with its time limit, with `close()`, and with this process, however that ends.
+Knows nothing of torch or triton, except that torch is imported once, in the fork server (1.6 to
+6 s a process otherwise). Triton is not: it reads `TRITON_INTERPRET` when it is imported.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Self, TypeVar
+
+from tritune.child import Answer, Child, Died, Done, Function, Raised, TimedOut
+
+__all__ = ["Answer", "Died", "Done", "Pool", "Raised", "TimedOut", "Worker", "default_jobs"]
+
+T = TypeVar("T")
+A = TypeVar("A", bound="Raised | Died | TimedOut")
+
+OUTPUT_BYTES = 64 * 1024
+"""How much of what a call printed its answer carries: the end. The log file has all of it."""
+SETUP_LIMIT_S = 120.0
+_GIB = 1 << 30
+_JOB_BYTES = 3 * _GIB // 2
+_NO_ENV: Mapping[str, str | None] = MappingProxyType({})
+
+
+def default_jobs() -> int:
+    """How many compiles this machine carries at once: by its cores and its free memory."""
+    return max(1, min(len(os.sched_getaffinity(0)), _free_bytes() // _JOB_BYTES))
+
+
+def _free_bytes() -> int:
+    lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+    [available] = [int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")]
+    return min(available * 1024, _container_bytes())
+
+
+def _container_bytes() -> int:
+    """What a container may still take: /proc/meminfo speaks of the whole host."""
+    group = Path("/sys/fs/cgroup")
+    try:
+        most = int((group / "memory.max").read_text(encoding="ascii"))
+        return most - int((group / "memory.current").read_text(encoding="ascii"))
+    except (OSError, ValueError):  # no such control group, or "max"
+        return sys.maxsize
+
+
+def _nothing(*_: object) -> None:
+    """Stand for a call before there is one."""
+
+
+class Worker:
+    """One child process that makes a state once and answers calls on it, one at a time.
+
+    The child starts with the first call, and again with the call after one that killed it.
+    *env* changes its environment (None removes a name); what it prints goes to *log*.
+    The making of the state has its own limit, so a call's limit is the call's alone.
+    """
+
+    def __init__(
+        self,
+        setup: Function[object],
+        *args: object,
+        log: Path,
+        env: Mapping[str, str | None] = _NO_ENV,
+        setup_limit_s: float = SETUP_LIMIT_S,
+    ) -> None:
+        self._setup, self._args, self._env, self._log = setup, args, env, log
+        self._setup_limit_s = setup_limit_s
+        self._child: Child | None = None
+        self._task: tuple[Function[object], tuple[object, ...]] = (_nothing, ())
+        self._task_limit_s: float | None = None
+        self._limit, self._until = math.inf, math.inf
+        self._offset = 0
+        self.setup_failed = False
+        """Whether the last answer is that of `setup`, which failed."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Kill the child and everything it started. A later call starts a new one."""
+        if self._child is not None:
+            self._child.end()
+            self._child = None
+
+    def call(
+        self, function: Function[T], *args: object, timeout_s: float | None = None
+    ) -> Answer[T]:
+        """*function(state, *args)*, made in the child."""
+        self.begin(function, args, timeout_s)
+        try:
+            while (answer := self.step()) is None:
+                wait(self.handles, timeout=self.left_s())
+        except BaseException:
+            self.close()
+            raise
+        return answer
+
+    def begin(
+        self, function: Function[object], args: tuple[object, ...], timeout_s: float | None
+    ) -> None:
+        """Hand the child a call; `step` answers it."""
+        self._task, self._task_limit_s = (function, args), timeout_s
+        self.setup_failed = False
+        if self._child is not None and self._child.lives():
+            self._send(self._child)
+            return
+        self.close()
+        self._log.parent.mkdir(parents=True, exist_ok=True)
+        self._mark(self._setup_limit_s)
+        self._child = Child(self._env, self._log)
+        self._child.send(self._setup, self._args)
+
+    def step(self) -> Answer[Any] | None:
+        """The answer, once there is one. Returns at once; call it when a handle is ready."""
+        child = self._child
+        if child is None:
+            raise RuntimeError("no call has begun")
+        if child.connection.poll():
+            return self._receive(child)
+        if not child.lives():
+            return self._died(child)
+        if self.left_s() == 0:
+            return self._failed(child, TimedOut(self._limit, self._output()))
+        return None
+
+    @property
+    def handles(self) -> tuple[Connection | int, ...]:
+        return () if self._child is None else self._child.handles
+
+    def left_s(self) -> float | None:
+        """Seconds to the time limit."""
+        return None if self._until == math.inf else max(0.0, self._until - time.monotonic())
+
+    def _send(self, child: Child) -> None:
+        self._mark(self._task_limit_s)
+        child.send(*self._task)
+
+    def _mark(self, limit_s: float | None) -> None:
+        self._offset = self._log.stat().st_size if self._log.exists() else 0
+        self._limit = math.inf if limit_s is None else limit_s
+        self._until = time.monotonic() + self._limit
+
+    def _receive(self, child: Child) -> Answer[Any] | None:
+        try:
+            answer: Done[Any] | Raised = child.connection.recv()
+        except (EOFError, ConnectionError):
+            return self._died(child)
+        if isinstance(answer, Raised):
+            answer = replace(answer, output=self._output())
+            return answer if child.ready else self._failed(child, answer)
+        if child.ready:
+            return answer
+        child.ready = True
+        self._send(child)
+        return None
+
+    def _died(self, child: Child) -> Died:
+        wait([child.handles[1]], timeout=5.0)  # its end of the pipe closes before it is gone
+        code = child.end()
+        died = Died(-code if code < 0 else None, code if code >= 0 else None, self._output())
+        return self._failed(child, died)
+
+    def _failed(self, child: Child, answer: A) -> A:
+        self.setup_failed = not child.ready
+        child.end()
+        self._child = None
+        return answer
+
+    def _output(self) -> str:
+        with self._log.open("rb") as log:
+            end = log.seek(0, os.SEEK_END)
+            log.seek(max(self._offset, end - OUTPUT_BYTES))
+            return log.read().decode(errors="replace")
+
+
+class Pool:
+    """Workers of one kind, each with its own log file in *log_folder*."""
+
+    def __init__(
+        self,
+        size: int,
+        setup: Function[object],
+        *args: object,
+        log_folder: Path,
+        env: Mapping[str, str | None] = _NO_ENV,
+        setup_limit_s: float = SETUP_LIMIT_S,
+    ) -> None:
+        logs = [log_folder / f"worker{number}.log" for number in range(size)]
+        self._workers = [
+            Worker(setup, *args, log=log, env=env, setup_limit_s=setup_limit_s) for log in logs
+        ]
+        self._works = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        for worker in self._workers:
+            worker.close()
+
+    def run(
+        self,
+        function: Function[T],
+        tasks: Iterable[tuple[object, ...]],
+        timeout_s: float | Callable[[], float],
+        deadline: float | None = None,
+    ) -> Iterator[tuple[int, Answer[T]]]:
+        """*function(state, *task)* of every task, with its index, as they are answered.
+
+        After *deadline* (of `time.monotonic`) no task is begun, and those left are not answered.
+        Where no state can be made at all, how that failed is the answer of every task.
+        """
+        queue = enumerate(tasks)
+        busy: dict[Worker, int] = {}
+        try:
+            while True:
+                self._fill(busy, function, queue, timeout_s, deadline)
+                if not busy:
+                    return
+                for worker, answer in _answers(busy):
+                    yield busy.pop(worker), answer
+                    self._works = self._works or not worker.setup_failed
+                    if not self._works:
+                        yield from ((index, answer) for index, _ in queue)
+        finally:
+            if busy:
+                self.close()
+
+    def _fill(
+        self,
+        busy: dict[Worker, int],
+        function: Function[object],
+        queue: Iterator[tuple[int, tuple[object, ...]]],
+        timeout_s: float | Callable[[], float],
+        deadline: float | None,
+    ) -> None:
+        for worker in self._workers:
+            if worker in busy:
+                continue
+            if deadline is not None and time.monotonic() >= deadline:
+                return
+            index, task = next(queue, (None, ()))
+            if index is None:
+                return
+            busy[worker] = index
+            worker.begin(function, task, timeout_s() if callable(timeout_s) else timeout_s)
+
+
+def _answers(busy: Mapping[Worker, int]) -> list[tuple[Worker, Answer[Any]]]:
+    """Wait until something happens; what it answers, if it does."""
+    limits = [left for worker in busy if (left := worker.left_s()) is not None]
+    wait([handle for worker in busy for handle in worker.handles], min(limits, default=None))
+    return [(worker, answer) for worker in busy if (answer := worker.step()) is not None]
