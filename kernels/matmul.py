@@ -34,7 +34,7 @@ DEFAULT = {
 @triton.jit(do_not_specialize=["M", "K", "a_stride", "a_width", "b_stride", "b_width"])
 def matmul_kernel(
     a, b, c, M, N, K, a_stride, a_width, b_stride, b_width,
-    VECTOR: tl.constexpr, EVEN_K: tl.constexpr,
+    EVEN_K: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr,
 ):  # fmt: skip
     # Programs go down GROUP_M rows of tiles before they go right, so that those in flight
@@ -88,11 +88,8 @@ def matmul(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     def grid(meta):
         return (triton.cdiv(M, meta["BLOCK_M"]) * triton.cdiv(N, meta["BLOCK_N"]),)
 
-    matmul_kernel[grid](
-        a, b, c, M, N, b.shape[0],
-        a.stride(0) // VECTOR, a.shape[1] // VECTOR, b.stride(0) // VECTOR, b.shape[1] // VECTOR,
-        VECTOR=VECTOR,
-    )  # fmt: skip
+    vectors = [size // VECTOR.value for m in (a, b) for size in (m.stride(0), m.shape[1])]
+    matmul_kernel[grid](a, b, c, M, N, b.shape[0], *vectors)
     return c
 
 

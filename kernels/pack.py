@@ -13,18 +13,15 @@ import torch
 import triton
 import triton.language as tl
 
-VECTOR = 8
+VECTOR = tl.constexpr(8)
 """Elements of two bytes in 16 bytes."""
 
-ROWS, COLUMNS = 8, 512
+ROWS, COLUMNS = tl.constexpr(8), tl.constexpr(512)
 """What one program copies."""
 
 
 @triton.jit
-def _copy(
-    source, target, tile, rows, columns, stride, padded, vectors,
-    VECTOR: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
-):  # fmt: skip
+def _copy(source, target, tile, rows, columns, stride, padded, vectors):
     width = vectors * VECTOR
     across = tl.cdiv(width, COLUMNS)
     row = tile // across * ROWS + tl.arange(0, ROWS)[:, None]
@@ -40,22 +37,19 @@ def _copy(
 def pack_kernel(
     a, packed_a, a_rows, a_columns, a_stride, a_padded, a_vectors, a_tiles,
     b, packed_b, b_rows, b_columns, b_stride, b_padded, b_vectors,
-    VECTOR: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     tile = tl.program_id(0)
     if tile < a_tiles:
-        _copy(a, packed_a, tile, a_rows, a_columns, a_stride, a_padded, a_vectors,
-              VECTOR, ROWS, COLUMNS)  # fmt: skip
+        _copy(a, packed_a, tile, a_rows, a_columns, a_stride, a_padded, a_vectors)
     else:
-        _copy(b, packed_b, tile - a_tiles, b_rows, b_columns, b_stride, b_padded, b_vectors,
-              VECTOR, ROWS, COLUMNS)  # fmt: skip
+        _copy(b, packed_b, tile - a_tiles, b_rows, b_columns, b_stride, b_padded, b_vectors)
 
 
 def aligned(matrix: torch.Tensor) -> bool:
     """Whether every row starts and ends on 16 bytes, in an allocation that does."""
     stride, inner = matrix.stride()
     parts = (stride, matrix.storage_offset(), matrix.shape[1])
-    return inner == 1 and not any(part % VECTOR for part in parts)
+    return inner == 1 and not any(part % VECTOR.value for part in parts)
 
 
 def _round_up(size: int, multiple: int) -> int:
@@ -64,13 +58,13 @@ def _round_up(size: int, multiple: int) -> int:
 
 def _padded(matrix: torch.Tensor, rows: int, columns: int) -> tuple[torch.Tensor, tuple[int, ...]]:
     """An empty copy of *matrix* in at least that size, and how the kernel is told of it."""
-    columns = _round_up(columns, VECTOR)
-    sizes = (*matrix.shape, matrix.stride(0), rows, columns // VECTOR)
+    columns = _round_up(columns, VECTOR.value)
+    sizes = (*matrix.shape, matrix.stride(0), rows, columns // VECTOR.value)
     return matrix.new_empty(rows, columns), sizes
 
 
 def _tiles(matrix: torch.Tensor) -> int:
-    return triton.cdiv(matrix.shape[0], ROWS) * triton.cdiv(matrix.shape[1], COLUMNS)
+    return triton.cdiv(matrix.shape[0], ROWS.value) * triton.cdiv(matrix.shape[1], COLUMNS.value)
 
 
 def pack_operands(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -87,7 +81,7 @@ def pack_operands(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, torch
     packed_b, sizes_b = _padded(b, depth, b.shape[1]) if copy_b else (b, (0,) * 5)
     tiles_a, tiles_b = _tiles(packed_a) * copy_a, _tiles(packed_b) * copy_b
     pack_kernel[(tiles_a + tiles_b,)](
-        a, packed_a, *sizes_a, tiles_a, b, packed_b, *sizes_b,
-        VECTOR=VECTOR, ROWS=ROWS, COLUMNS=COLUMNS,
+        a, packed_a, *sizes_a, tiles_a,
+        b, packed_b, *sizes_b,
     )  # fmt: skip
     return packed_a, packed_b

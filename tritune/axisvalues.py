@@ -8,19 +8,23 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from tritune.model import LAUNCH_OPTIONS, Value
-from tritune.yamltext import LARGEST, Loc, Odd, got, looks_like_number
+from tritune.yamlscalars import LARGEST, Odd, got, looks_like_number
+from tritune.yamltext import Loc
 
 MOST_VALUES = 10_000
 """More values than this on one axis is a slip of the pen, not a space."""
 
 _NEEDED = frozenset({"num_warps", "num_stages", "num_ctas"})
 _FORMS = ("range", "pow2")
-_ONE_ITEM = "write one value an item"
+_EXAMPLE = {"range": "write {range: [2, 5]}", "pow2": "write {pow2: [16, 256]}"}
+_NUMBER = "write a number"
+_TRUTH = "write a number; a tunable that is true or false has an upper-case name"
+_ONE_KIND = "the values of an axis are of one kind"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +34,7 @@ class Slip:
     loc: Loc
     what: str
     hint: str = ""
+    at_key: bool = False
 
 
 @dataclass(slots=True)
@@ -39,15 +44,21 @@ class Expansion:
     values: tuple[Value, ...] = ()
     slips: list[Slip] = field(default_factory=list)
 
-    def slip(self, loc: Loc, what: str, hint: str = "") -> None:
-        self.slips.append(Slip(loc, what, hint))
+    def slip(self, loc: Loc, what: str, hint: str = "", *, at_key: bool = False) -> None:
+        self.slips.append(Slip(loc, what, hint, at_key))
 
 
-def near(name: str, known: Iterator[str] | tuple[str, ...] | list[str]) -> str | None:
+def near(name: str, known: Iterable[str]) -> str | None:
     """The one of *known* that a writer of *name* probably meant."""
     by_lower = {one.lower(): one for one in known}
     found = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
     return by_lower[found[0]] if found else None
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    known = tuple(known)
+    guess = near(name, known)
+    return f"did you mean `{guess}`?" if guess else f"known: {', '.join(known)}"
 
 
 def tunable(name: str, raw: Any) -> Expansion:
@@ -69,15 +80,21 @@ def _expand(name: str, raw: Any, *, problem: bool) -> Expansion:
         _check(name, list(ends), (), made, problem=problem)
     elif isinstance(raw, list):
         if not raw:
-            made.slip((), "expected at least one value, got an empty list")
+            what = "expected at least one value, got an empty list"
+            made.slip((), what, "add one, or remove the axis")
         _check(name, raw, (0,), made, problem=problem)
         made.values = () if made.slips else tuple(dict.fromkeys(raw))
     else:
         _check(name, [raw], (), made, problem=problem)
         made.values = () if made.slips else (raw,)
     if len(made.values) > MOST_VALUES:
-        made.slip((), f"{len(made.values)} values; an axis takes at most {MOST_VALUES}")
+        _too_many(len(made.values), made)
     return made
+
+
+def _too_many(count: int, made: Expansion) -> None:
+    what = f"{count} values; an axis takes at most {MOST_VALUES}"
+    made.slip((), what, "take fewer, or a step")
 
 
 def _check(name: str, items: list[Any], at: Loc, made: Expansion, *, problem: bool) -> None:
@@ -92,64 +109,57 @@ def _check(name: str, items: list[Any], at: Loc, made: Expansion, *, problem: bo
 
 def _wanted(name: str, items: list[Any], *, problem: bool) -> str:
     """What the values of a list agree on; numbers win, as that is what a slip hides."""
-    numbers = [item for item in items if isinstance(item, (int, float)) and item not in (True, False)]
-    numbers += [item for item in items if type(item) in (int, float) and item in (0, 1)]
-    floats = [item for item in numbers if isinstance(item, float)]
-    if "BLOCK" in name or (numbers and all(item.is_integer() for item in floats) and _ints(numbers)):
+    numbers = [item for item in items if type(item) in (int, float)]
+    fractions = [item for item in numbers if isinstance(item, float) and not item.is_integer()]
+    if name.startswith("BLOCK") or (not fractions and any(type(item) is int for item in numbers)):
         return "an integer"
     if numbers or any(isinstance(item, str) and looks_like_number(item) for item in items):
         return "a number"
     if any(isinstance(item, bool) for item in items):
         return "true or false" if problem or name.isupper() else "a number"
-    return "text"
-
-
-def _ints(numbers: list[Any]) -> bool:
-    return any(isinstance(item, int) for item in numbers)
+    return "text" if any(isinstance(item, str) for item in items) else "a value"
 
 
 def _slip(item: Any, kind: str, *, problem: bool, option: bool) -> tuple[str, str] | None:
+    if isinstance(item, (list, dict)):
+        return f"expected a single value, got {got(item)}", "write one value an item"
+    if item is None:
+        hint = "write the value, or remove the axis"
+        return (f"expected a value, got {got(item)}", hint) if problem else None
+    return _scalar_slip(item, kind, option=option)
+
+
+def _scalar_slip(item: Any, kind: str, *, option: bool) -> tuple[str, str] | None:
     what = f"expected {kind}, got {got(item)}"
     match item:
-        case None:
-            hint = "write the value, or remove the axis"
-            return (f"expected a value, got {got(item)}", hint) if problem else None
-        case list() | dict():
-            return f"expected a single value, got {got(item)}", _ONE_ITEM
         case Odd(text=text):
-            return what, _unquote(text, kind)
+            return what, _written_out(text, kind)
         case bool() if kind != "true or false":
-            return what, "write a number" if option else _about_truth(kind)
-        case bool():
-            return None
+            return what, _NUMBER if option or kind == "an integer" else _TRUTH
         case str() if kind != "text":
-            return what, f"write {item} without the quotes" if looks_like_number(item) else ""
-        case float() | int():
+            fix = f"write {item} without the quotes" if looks_like_number(item) else _ONE_KIND
+            return what, fix
+        case float() | int() if not isinstance(item, bool):
             return _number_slip(item, kind, what)
     return None
 
 
-def _unquote(text: str, kind: str) -> str:
+def _written_out(text: str, kind: str) -> str:
     if kind == "true or false":
         return "write true or false"
-    return f'quote it: "{text}"' if kind == "text" else "write a number"
-
-
-def _about_truth(kind: str) -> str:
-    return "write a number; an axis of true and false has an upper-case name and no numbers"[
-        : None if kind == "a number" else len("write a number")
-    ]
+    quoted = f'quote it: "{text}"'
+    return {"text": quoted, "a value": f"{_NUMBER}, or {quoted}"}.get(kind, _NUMBER)
 
 
 def _number_slip(item: float, kind: str, what: str) -> tuple[str, str] | None:
     if not math.isfinite(item):
         return f"expected {kind}, got {item}", "write a finite number"
     if abs(item) > LARGEST:
-        return f"expected {kind} of at most 64 bits, got {item}", ""
+        return f"expected {kind} of at most 64 bits, got {item}", "write a smaller one"
     if kind == "an integer" and isinstance(item, float):
-        return what, f"write {int(item)}" if item.is_integer() else ""
-    if kind == "true or false":
-        return what, "write true or false"
+        return what, f"write {round(item)}"
+    if kind == "text":
+        return what, _ONE_KIND
     return None
 
 
@@ -157,25 +167,24 @@ def _option_slip(name: str, item: Any) -> tuple[str, str] | None:
     if item is None and name in _NEEDED:
         return f"expected an integer, got {got(item)}", "write a number"
     if isinstance(item, int) and not isinstance(item, bool) and item < 0:
-        return f"expected an integer of at least 0, got {item}", ""
+        return f"expected an integer of at least 0, got {item}", "write a positive number"
     return None
 
 
 def _form(raw: dict[str, Any], made: Expansion) -> Iterator[int]:
     """`{range: [a, b, step]}` or `{pow2: [a, b]}`."""
     for key in [key for key in raw if key not in _FORMS]:
-        guess = near(key, _FORMS)
-        made.slip((key,), f"unknown key `{key}`", _did_you_mean(guess, _FORMS))
+        made.slip((key,), f"unknown key `{key}`", did_you_mean(key, _FORMS), at_key=True)
     if made.slips:
         return iter(())
     if len(raw) != 1:
-        made.slip((), "expected one of `range` and `pow2`", "write {range: [2, 5]}")
+        made.slip((), "expected one of `range` and `pow2`", _EXAMPLE["range"])
         return iter(())
     form, ends = next(iter(raw.items()))
     most = 3 if form == "range" else 2
     if not isinstance(ends, list) or not 2 <= len(ends) <= most:
         shape = "[first, last] or [first, last, step]" if form == "range" else "[first, last]"
-        made.slip((form,), f"expected {shape}, got {_size(ends)}")
+        made.slip((form,), f"expected {shape}, got {_size(ends)}", _EXAMPLE[form])
         return iter(())
     for index, end in enumerate(ends):
         if type(end) is not int:
@@ -190,14 +199,10 @@ def _size(ends: Any) -> str:
     return f"{len(ends)} values" if isinstance(ends, list) else got(ends)
 
 
-def _did_you_mean(guess: str | None, known: tuple[str, ...] | list[str]) -> str:
-    return f"did you mean `{guess}`?" if guess else f"it has {', '.join(known)}"
-
-
 def _range(ends: list[int], made: Expansion) -> Iterator[int]:
     first, last, step = (*ends, 1)[:3]
     if step < 1:
-        made.slip(("range", 2), f"expected a step of at least 1, got {step}")
+        made.slip(("range", 2), f"expected a step of at least 1, got {step}", _NUMBER)
     elif last < first:
         made.slip(("range",), f"{last} is less than {first}", "write the smaller one first")
     elif (last - first) % step:
@@ -205,8 +210,7 @@ def _range(ends: list[int], made: Expansion) -> Iterator[int]:
         what = f"{last} is not reached from {first} in steps of {step}"
         made.slip(("range",), what, f"end at {below} or at {below + step}")
     elif (last - first) // step >= MOST_VALUES:
-        count = (last - first) // step + 1
-        made.slip((), f"{count} values; an axis takes at most {MOST_VALUES}")
+        _too_many((last - first) // step + 1, made)
     else:
         return iter(range(first, last + 1, step))
     return iter(())

@@ -47,6 +47,9 @@ class Raised:
     error: TrituneError | None = None
     output: str = ""
 
+    def __str__(self) -> str:
+        return f"{self.type_name}: {self.message}"
+
 
 @dataclass(frozen=True, slots=True)
 class Died:
@@ -68,6 +71,9 @@ class TimedOut:
 
     seconds: float
     output: str = ""
+
+    def __str__(self) -> str:
+        return f"no answer after {self.seconds:g} s"
 
 
 Answer: TypeAlias = Done[T] | Raised | Died | TimedOut

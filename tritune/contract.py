@@ -66,7 +66,7 @@ class Contract:
         """The arguments that may be tensors of the key."""
         if self.like is not None:
             return self.like
-        other = {*self.scalars, *self.function.constexprs}
+        other = {*self.scalars, *self.function.constexprs, *self.function.computed}
         return tuple(name for name in self.function.params if name not in other)
 
 

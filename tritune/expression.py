@@ -3,7 +3,7 @@
 Evaluated by simpleeval after the text was reduced to a small language: numbers, comparison,
 `and`, `or`, `not`, `in`, `if else`, and five functions. No attributes, no indexing, no
 arithmetic on text, and no number beyond 256 bits, so no constraint can cost time or reach
-anything. Knows nothing of sweeps, files and targets.
+anything. Knows nothing of sweeps and files.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ from typing import Any
 
 from simpleeval import EvalWithCompoundTypes, InvalidExpression
 
-from tritune.model import Value
+from tritune.model import Target, Value
+
+FACTS = ("arch", "backend", "l2_bytes", "shared_bytes", "sms", "warp_size")
+"""What a constraint may name of the target, under the names of `Target`'s fields."""
 
 _BITS = 256
 _LONGEST = 1000
@@ -167,7 +170,9 @@ def names(text: str) -> frozenset[str]:
     """The names a constraint uses; a ConstraintError where it is no constraint."""
     tree = _parsed(text)
     calls = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
-    found = (node for node in ast.walk(tree) if isinstance(node, ast.Name) and id(node) not in calls)
+    found = (
+        node for node in ast.walk(tree) if isinstance(node, ast.Name) and id(node) not in calls
+    )
     return frozenset(node.id for node in found)
 
 
@@ -184,3 +189,8 @@ def truth(text: str, values: Mapping[str, Value]) -> bool:
     if not isinstance(answer, bool):
         raise ConstraintError(f"it gives {answer!r}, neither true nor false")
     return answer
+
+
+def facts(target: Target) -> dict[str, Value]:
+    """The facts of a target that a constraint may name."""
+    return {name: getattr(target, name) for name in FACTS}

@@ -64,7 +64,7 @@ def memo(contract: Contract, bound: Mapping[str, Any]) -> tuple[object, ...]:
         found.append(value if value.__class__ is int else (value.__class__, value))
     for name in contract.tensors:
         value = bound[name]
-        found.append(_facts(value) if hasattr(value, "data_ptr") else _tensor_text(value))
+        found.append(_facts(value) if hasattr(value, "data_ptr") else _other(value))
     return tuple(found)
 
 
@@ -92,8 +92,8 @@ def _pointer(value: Any) -> int:
     return int(value.data_ptr())
 
 
-def _tensor_text(value: Any) -> str:
-    return _tensor(value, aligned=False) if is_tensor(value) else ""
+def _other(value: Any) -> object:
+    return _tensor(value, aligned=False) if is_tensor(value) else value.__class__
 
 
 def _tensor(value: Any, *, aligned: bool) -> str:

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
-from tritune import runtime
+from tritune import contract, runtime
 from tritune.errors import KernelError, TrituneError
 from tritune.load import Loaded
 from tritune.model import Candidate, Config, Launches, Problem, Reason, Rejected, Target, Work
@@ -32,6 +32,7 @@ class Captured:
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     grid: Any
+    config: Mapping[str, Any]
 
     def launch(self) -> None:
         self.kernel.fn.run(*self.args, **self.kwargs, grid=self.grid, warmup=False)
@@ -108,9 +109,11 @@ def capture(
     captured: list[Captured] = []
 
     def intercepted(other: Any, args: Any, kwargs: Mapping[str, Any], grid: Any) -> None:
-        values = forced if other is kernel else other.serve(args, dict(kwargs))
-        _refuse_conflict(other, kwargs, values)
-        one = Captured(other, tuple(args), {**kwargs, **values}, grid)
+        values = forced if other is kernel else other.serve(args, kwargs)
+        _refuse_conflict({**dict(zip(other.arg_names, args, strict=False)), **kwargs}, values)
+        by_position = other.arg_names[: len(args)]
+        named = {n: v for n, v in values.items() if v is not None and n not in by_position}
+        one = Captured(other, tuple(args), {**kwargs, **named}, grid, values)
         if other is kernel:
             captured.append(one)
         if launch and all(one.grid_sizes()):
@@ -122,18 +125,18 @@ def capture(
     return returned, captured
 
 
-def _refuse_conflict(kernel: Any, kwargs: Mapping[str, Any], values: Mapping[str, Any]) -> None:
-    for name in kernel.tunables:
-        if name in kwargs and kwargs[name] != values[name]:
+def _refuse_conflict(passed: Mapping[str, Any], values: Mapping[str, Any]) -> None:
+    for name in values:
+        if name in passed and passed[name] != values[name]:
             raise ConflictError(
-                f"the op passes {name}={kwargs[name]} itself, and the sweep tunes {name}",
-                where=runtime.caller(),
+                f"the op passes {name}={passed[name]} itself, and the sweep tunes {name}",
+                where=contract.call_site(),
                 hint=f"leave {name} out of the launch, or out of `space:` and `default=`",
             )
 
 
 def _run_hook(one: Captured) -> None:
-    hook = one.kernel.hook_of(one.kwargs)
+    hook = one.kernel.hook_of(one.config)
     if hook is not None:
         hook(one.named())
 
@@ -202,7 +205,7 @@ def _on_cpu() -> Any:
         def __torch_function__(  # torch's protocol
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
-            if func is torch.Tensor.is_cuda.__get__:
+            if getattr(func, "__self__", None) is torch.Tensor.is_cuda:
                 return True
             if func is torch.Tensor.cuda:
                 return args[0]
@@ -214,23 +217,24 @@ def _on_cpu() -> Any:
 
 def facts(
     loaded: Loaded, problem: Problem, configs: Sequence[Config], target: Target
-) -> tuple[Work | None, tuple[Launches | Rejected, ...]]:
+) -> tuple[Work, tuple[Launches | Rejected, ...]]:
     """What each config launches on *problem*, found with no GPU and no compile."""
-    from torch._subclasses.fake_tensor import (
-        DataDependentOutputException,
-        DynamicOutputShapeException,
-    )
-
-    reads_values = (DataDependentOutputException, DynamicOutputShapeException)
     try:
         return _facts(loaded, problem, configs, target, values=False)
-    except reads_values:
+    except reads_values():
         return _facts(loaded, problem, configs, target, values=True)
+
+
+def reads_values() -> tuple[type[Exception], ...]:
+    """What a fake tensor raises when an op asks what is in it."""
+    from torch._subclasses import fake_tensor
+
+    return (fake_tensor.DataDependentOutputException, fake_tensor.DynamicOutputShapeException)
 
 
 def _facts(
     loaded: Loaded, problem: Problem, configs: Sequence[Config], target: Target, *, values: bool
-) -> tuple[Work | None, tuple[Launches | Rejected, ...]]:
+) -> tuple[Work, tuple[Launches | Rejected, ...]]:
     found: list[Launches | Rejected] = []
     dtype = ""
     with fakes(target, values=values):
@@ -239,11 +243,16 @@ def _facts(
             candidate = Candidate(kernel=loaded.kernel.name, problem=problem, config=config)
             try:
                 one, dtype = _launches(loaded, made, candidate)
-            except ConflictError:
+            except TrituneError:
                 raise
-            except TrituneError as error:
-                one = Rejected(candidate=candidate, reason=Reason.LAUNCHES, detail=str(error))
-            found.append(one)
+            except reads_values():
+                raise
+            except Exception as error:  # noqa: BLE001  # the boundary: an op may raise anything
+                detail = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+                rejected = Rejected(candidate=candidate, reason=Reason.LAUNCHES, detail=detail)
+                found.append(rejected)
+            else:
+                found.append(one)
     work = Work(problem=problem, flops=made.flops, bytes=made.bytes, dtype=dtype, timed=made.timed)
     return work, tuple(found)
 

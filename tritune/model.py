@@ -291,6 +291,7 @@ class Compiled:
     registers: int = 0
     stack_bytes: int = 0
     shared_bytes: int = 0
+    tensor_memory: int = 0
     seconds: float = 0.0
     aliases: tuple[Config, ...] = ()
     """Other configs whose launches are these very launches."""

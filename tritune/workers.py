@@ -47,11 +47,9 @@ def _free_bytes() -> int:
 
 
 def _container_bytes() -> int:
-    """What a container may still take: /proc/meminfo speaks of the whole host."""
-    group = Path("/sys/fs/cgroup")
+    """What a container may take: /proc/meminfo speaks of the whole host."""
     try:
-        most = int((group / "memory.max").read_text(encoding="ascii"))
-        return most - int((group / "memory.current").read_text(encoding="ascii"))
+        return int(Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii"))
     except (OSError, ValueError):  # no such control group, or "max"
         return sys.maxsize
 
@@ -122,6 +120,7 @@ class Worker:
             return
         self.close()
         self._log.parent.mkdir(parents=True, exist_ok=True)
+        self._log.touch()
         self._mark(self._setup_limit_s)
         self._child = Child(self._env, self._log)
         self._child.send(self._setup, self._args)
@@ -152,7 +151,7 @@ class Worker:
         child.send(*self._task)
 
     def _mark(self, limit_s: float | None) -> None:
-        self._offset = self._log.stat().st_size if self._log.exists() else 0
+        self._offset = self._log.stat().st_size
         self._limit = math.inf if limit_s is None else limit_s
         self._until = time.monotonic() + self._limit
 

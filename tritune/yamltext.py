@@ -7,34 +7,22 @@ none of them quietly means something else. Knows nothing of sweeps.
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from decimal import Decimal
 from typing import Any
 
 import yaml
 
 from tritune.errors import SpecError
+from tritune.yamlscalars import CORE, MERGE, NUMBER, SCALARS, Odd, got
 
 Loc = tuple[str | int, ...]
 """A way into a document: keys and indices."""
 
-LARGEST = 2**63 - 1
+
 _MOST_NODES = 100_000
 _DEEPEST = 32
-_CORE = "tag:yaml.org,2002:"
-_MERGE = f"{_CORE}merge"
-_NUMBER = re.compile(r"[-+]?(0x[0-9a-fA-F]+|(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?)")
-
-
-@dataclass(frozen=True, slots=True)
-class Odd:
-    """A word or number that YAML reads as something its writer rarely means."""
-
-    text: str
-    reads_as: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, order=True)
@@ -90,26 +78,6 @@ def inside(loc: Loc) -> str:
     return text.removeprefix(".")
 
 
-def looks_like_number(text: str) -> bool:
-    return _NUMBER.fullmatch(text) is not None
-
-
-def got(value: object) -> str:
-    """A value of the file as a message names it."""
-    match value:
-        case None:
-            return "nothing"
-        case bool():
-            return "true" if value else "false"
-        case Odd(text=text, reads_as=reads_as):
-            return f"`{text}`, which YAML reads as {reads_as}"
-        case str():
-            return f'"{value}" in quotes' if looks_like_number(value) else f"`{value}`"
-        case list() | dict():
-            return "a list" if isinstance(value, list) else "a mapping"
-    return str(value)
-
-
 class _Loader(yaml.SafeLoader):
     """Composes only; its implicit tags are those of YAML 1.2 and `!odd`."""
 
@@ -117,14 +85,14 @@ class _Loader(yaml.SafeLoader):
 
 
 for _tag, _pattern, _first in (
-    (f"{_CORE}null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
-    (f"{_CORE}bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
+    (f"{CORE}null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
+    (f"{CORE}bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
     ("!odd", r"(?i:on|off|yes|no)", list("oOyYnN")),
     ("!odd", r"[-+]?0\d+|[-+]?\d[\d_]*(:[0-5]?\d)+", list("-+0123456789")),
     ("!odd", r"[-+]?\d*_[\d_]*(\.[\d_]*)?", list("-+0123456789")),
-    (f"{_CORE}float", r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)", list("-+.")),
-    (f"{_CORE}float", _NUMBER.pattern, list("-+.0123456789")),
-    (_MERGE, r"<<", ["<"]),
+    (f"{CORE}float", r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)", list("-+.")),
+    (f"{CORE}float", NUMBER.pattern, list("-+.0123456789")),
+    (MERGE, r"<<", ["<"]),
 ):
     _Loader.add_implicit_resolver(_tag, re.compile(rf"^(?:{_pattern})$"), _first)
 
@@ -145,10 +113,11 @@ def load(text: str, *, path: str) -> Document:
 def _compose(text: str, path: str) -> Any:
     try:
         loader = _Loader(text)
-        return loader.get_single_node()  # type: ignore[no-untyped-call]
+        return loader.get_single_node()
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
-        raise SpecError("a character that YAML does not allow", where=f"{path}:{line}") from None
+        what, where = "a character that YAML does not allow", f"{path}:{line}"
+        raise SpecError(what, where=where, hint="remove it") from None
     except yaml.MarkedYAMLError as error:
         raise _syntax(error, text, path) from None
     except RecursionError:
@@ -156,7 +125,7 @@ def _compose(text: str, path: str) -> Any:
 
 
 def _too_much(path: str) -> SpecError:
-    return SpecError("the file is nested too deep", where=path)
+    return SpecError("nested too deep, or too large", where=path, hint="write the values out")
 
 
 def _syntax(error: yaml.MarkedYAMLError, text: str, path: str) -> SpecError:
@@ -170,7 +139,13 @@ def _syntax(error: yaml.MarkedYAMLError, text: str, path: str) -> SpecError:
     if "single document" in (error.context or ""):
         hint = "a sweep file holds one sweep: split it"
         return SpecError("a second document begins here", where=where, hint=hint)
-    return SpecError(f"not YAML: {error.problem or error.context}", where=where)
+    begun = (
+        f"{error.context} begun in line {error.context_mark.line + 1}: "
+        if error.context_mark
+        else ""
+    )
+    hint = f"{begun}look for a bracket, a quote, a colon or an indent"
+    return SpecError(f"not YAML: {error.problem or error.context}", where=where, hint=hint)
 
 
 @dataclass(slots=True)
@@ -198,9 +173,10 @@ class _Reader:
 
     def scalar(self, node: yaml.Node, loc: Loc) -> Any:
         try:
-            return _SCALARS[node.tag](node.value)
+            return SCALARS[node.tag](node.value)
         except KeyError:
-            self.document.mistake(loc, f"the tag `{node.tag}` has no meaning here", "remove it")
+            tag = node.tag.replace(CORE, "!!")
+            self.document.mistake(loc, f"the tag `{tag}` has no meaning here", "remove it")
         except ValueError:
             self.document.mistake(loc, f"`{node.value[:40]}` cannot be read", "write a number")
         return str(node.value)
@@ -211,11 +187,11 @@ class _Reader:
         lines: dict[str, int] = {}
         merged: dict[str, Any] = {}
         # What is merged is read first, so that the place of a key is that of its own value.
-        for key_node, value_node in sorted(node.value, key=lambda item: item[0].tag != _MERGE):
+        for key_node, value_node in sorted(node.value, key=lambda item: item[0].tag != MERGE):
             name = self.key(key_node, loc, lines)
             if name is None:
                 continue
-            if key_node.tag == _MERGE:
+            if key_node.tag == MERGE:
                 merged = self.merge(value_node, loc)
             else:
                 own[name] = self.read(value_node, (*loc, name))
@@ -261,7 +237,7 @@ class _Reader:
 
 def _key_value(node: yaml.Node) -> Any:
     try:
-        return _SCALARS.get(node.tag, str)(node.value)
+        return SCALARS.get(node.tag, str)(node.value)
     except (TypeError, ValueError):
         return Odd(str(node.value)[:40], "a number")
 
@@ -271,35 +247,3 @@ def _sources(node: yaml.Node) -> Iterator[yaml.Node]:
         yield from node.value
     else:
         yield node
-
-
-def _number(text: str) -> int | float:
-    """`1e3` is 1000; `64.0` stays a float, so that it can be refused where an integer belongs."""
-    if "x" in text.lower():
-        return int(text, 16)
-    if not any(mark in text for mark in ".eE"):
-        return int(text)
-    value = float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
-    whole = math.isfinite(value) and abs(value) <= LARGEST and value.is_integer()
-    return int(Decimal(text)) if whole and "e" in text.lower() else value
-
-
-def _odd(text: str) -> Odd:
-    if text.lower() in ("on", "yes", "off", "no"):
-        return Odd(text, "true" if text.lower() in ("on", "yes") else "false")
-    if ":" in text:
-        return Odd(text, "a number to base 60")
-    if "_" in text:
-        return Odd(text, text.replace("_", ""))
-    return Odd(text, "an octal number or a decimal one, by its version")
-
-
-_SCALARS: dict[str, Callable[[str], Any]] = {
-    f"{_CORE}null": lambda _: None,
-    f"{_CORE}bool": lambda text: text.lower() == "true",
-    f"{_CORE}int": _number,
-    f"{_CORE}float": _number,
-    f"{_CORE}str": str,
-    _MERGE: str,
-    "!odd": _odd,
-}

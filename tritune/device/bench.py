@@ -11,14 +11,26 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
-from tritune import launches, verify
+from tritune import launches, silicon, verify
 from tritune.device.lowering import brief
-from tritune.errors import TrituneError
+from tritune.errors import EnvironmentFaultError, TrituneError
 from tritune.launches import Captured
 from tritune.load import Loaded, load
-from tritune.model import Candidate, Config, DeviceIdentity, Problem, Reason, Rejected, Verified
+from tritune.model import (
+    Candidate,
+    Config,
+    DeviceIdentity,
+    Problem,
+    Reason,
+    Rejected,
+    Timing,
+    Verified,
+)
+
+T = TypeVar("T")
 
 AHEAD_US = 60.0
 """Idle time put before each sample, so that the host has enqueued it before the GPU gets there."""
@@ -57,7 +69,7 @@ class Bench:
 
 
 def open_bench(
-    kernel: str | None, problem: str | None, index: int, cache: str, cold: bool
+    kernel: str | None, problem: str | None, index: int, cache: str, timing: Timing
 ) -> Bench:
     """Take GPU *index*: load the kernel, set the device current, size the flush from its L2."""
     os.environ["TRITON_CACHE_DIR"] = cache
@@ -71,7 +83,7 @@ def open_bench(
     bench = Bench(
         loaded=load(kernel, problem),
         device=torch.device("cuda", index),
-        cold=cold,
+        cold=timing.cache == "cold",
         flush=flush,
         cycles_per_us=1.0,
     )
@@ -88,17 +100,19 @@ def _cycles_per_us() -> float:
     torch.cuda._sleep(10_000_000)  # noqa: SLF001
     stop.record()
     torch.cuda.synchronize()
-    return 1e7 / max(start.elapsed_time(stop) * 1e3, 1.0)
+    elapsed_us = float(start.elapsed_time(stop)) * 1e3
+    return 1e7 / max(elapsed_us, 1.0)
 
 
 def identify(index: int) -> DeviceIdentity:
     """The silicon of GPU *index*, as Triton's driver and torch report it."""
     import torch
 
-    from tritune import runtime
-
     torch.cuda.set_device(index)
-    return runtime.identify(index)
+    found = silicon.identity(silicon.current())
+    if found is None:
+        raise EnvironmentFaultError("Triton's driver does not say what GPU this is")
+    return found
 
 
 def warm_up(bench: Bench, seconds: float) -> None:
@@ -216,7 +230,8 @@ def _tensors(one: Captured) -> list[tuple[int | str, Any]]:
 
     seen: set[int] = set()
     found: list[tuple[int | str, Any]] = []
-    for place, arg in [*enumerate(one.args), *one.kwargs.items()]:
+    places: list[tuple[int | str, Any]] = [*enumerate(one.args), *one.kwargs.items()]
+    for place, arg in places:
         tensor = getattr(arg, "base", arg)
         if isinstance(tensor, torch.Tensor) and tensor.data_ptr() not in seen:
             seen.add(tensor.data_ptr())
@@ -255,8 +270,11 @@ def sample(
     ready: dict[int, Prepared] = {}
     answers: dict[int, Any] = {}
     for i, candidate in enumerate(candidates):
-        made = _guarded(candidate, lambda c=candidate: _prepare(bench, c.config))
-        (answers if isinstance(made, Rejected) else ready)[i] = made
+        made = _guarded(candidate, partial(_prepare, bench, candidate.config))
+        if isinstance(made, Rejected):
+            answers[i] = made
+        else:
+            ready[i] = made
     order = list(ready)
     events: dict[int, list[Any]] = {i: [] for i in order}
     for number in range(rounds):
@@ -303,7 +321,7 @@ def _kernel_only(bench: Bench, config: Config) -> Prepared:
         _, captured = launches.capture(bench.loaded.kernel, bench.made.run, config)
     for one in captured:
         _share_outputs(bench, one)
-    hooks = [one.kernel.hook_of(one.kwargs) for one in captured]
+    hooks = [one.kernel.hook_of(one.config) for one in captured]
 
     def run() -> None:
         for one, hook in zip(captured, hooks, strict=True):
@@ -332,14 +350,15 @@ def _share_outputs(bench: Bench, one: Captured) -> None:
         return
     args = list(one.args)
     for place, output in bench.outputs.items():
-        mine = args[place] if place < len(args) else None
-        if (
-            getattr(mine, "shape", None) == output.shape
-            and mine.dtype == output.dtype
-            and mine.stride() == output.stride()
-        ):
+        if place < len(args) and _alike(args[place], output):
             args[place] = output
     one.args = tuple(args)
+
+
+def _alike(a: Any, b: Any) -> bool:
+    return bool(
+        getattr(a, "shape", None) == b.shape and a.dtype == b.dtype and a.stride() == b.stride()
+    )
 
 
 def _time(bench: Bench, prepared: Prepared) -> tuple[Any, Any]:
@@ -367,7 +386,7 @@ STICKY = (
 """CUDA errors after which every call of the process fails."""
 
 
-def _guarded(candidate: Candidate, attempt: Callable[[], Any]) -> Any:
+def _guarded(candidate: Candidate, attempt: Callable[[], T]) -> T | Rejected:
     """The worker's boundary: what a launch raises is a rejected candidate."""
     import torch
 

@@ -129,7 +129,7 @@ class CudaDevice:
             problem,
             index,
             str(cache),
-            timing.cache == "cold",
+            timing,
             log=log,
         )
 

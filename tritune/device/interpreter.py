@@ -10,7 +10,7 @@ from tritune import launches, verify
 from tritune.device.lowering import brief
 from tritune.errors import TrituneError
 from tritune.load import Loaded, load
-from tritune.model import Candidate, Reason, Rejected, Verified
+from tritune.model import Candidate, Config, Reason, Rejected, Verified
 
 ENV = {"TRITON_INTERPRET": "1"}
 
@@ -36,7 +36,7 @@ def _check(loaded: Loaded, candidate: Candidate) -> Verified | Rejected:
     reference = made.reference
     if reference is None:
         made_again = launches.make(loaded, candidate.problem, "cpu")
-        default = loaded.default_config()
+        default = Config.of(loaded.kernel.default)
         returned, _ = launches.capture(loaded.kernel, made_again.run, default)
         references = tuple(out.clone() for out in verify.tensors(returned))
     else:

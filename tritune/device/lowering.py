@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tritune import launches
 from tritune.load import Loaded, load
@@ -31,6 +31,8 @@ from tritune.model import (
     Target,
     Work,
 )
+
+T = TypeVar("T")
 
 MEMDESC = re.compile(r"!ttg\.memdesc<([0-9x]+)x(?:!tt\.)?([a-zA-Z][a-zA-Z0-9]*)")
 TELLING = re.compile(r"error|fatal|fail|must|expect", re.IGNORECASE)
@@ -131,7 +133,7 @@ def ir_digest(text: str) -> str:
 
 def facts(
     session: Session, problem: Problem, configs: Sequence[Config]
-) -> tuple[Work | None, tuple[Launches | Rejected, ...]]:
+) -> tuple[Work, tuple[Launches | Rejected, ...]]:
     return launches.facts(session.loaded, problem, configs, session.target)
 
 
@@ -156,16 +158,11 @@ def _captured(session: Session, candidate: Candidate) -> list[launches.Captured]
 def _each(
     session: Session, candidate: Candidate, visit: Callable[[launches.Captured], None]
 ) -> None:
-    from torch._subclasses.fake_tensor import (
-        DataDependentOutputException,
-        DynamicOutputShapeException,
-    )
-
     for values in (False, True):
         with launches.fakes(session.target, values=values):
             try:
                 captured = _captured(session, candidate)
-            except (DataDependentOutputException, DynamicOutputShapeException):
+            except launches.reads_values():
                 continue
             for one in captured:
                 visit(one)
@@ -212,8 +209,13 @@ def _compile(session: Session, candidate: Candidate, key: str) -> Compiled:
         registers=max((found[0] for found in resources), default=0),
         stack_bytes=max((found[1] for found in resources), default=0),
         shared_bytes=max((int(binary.metadata.shared) for binary in binaries), default=0),
+        tensor_memory=max((_tensor_memory(binary) for binary in binaries), default=0),
         seconds=time.perf_counter() - started,
     )
+
+
+def _tensor_memory(binary: Any) -> int:
+    return int(getattr(binary.metadata, "tmem_size", 0) or 0)
 
 
 def _binary(binary: Any) -> bytes:
@@ -272,7 +274,7 @@ def _bytes(type_text: str) -> int:
     return size * (max(int(bits[1]), 8) if bits else 64) // 8
 
 
-def _guarded(candidate: Candidate, attempt: Callable[[], Any]) -> Any:
+def _guarded(candidate: Candidate, attempt: Callable[[], T]) -> T | Rejected:
     """The worker's boundary: whatever a compiler raises is a rejected candidate."""
     from tritune.errors import TrituneError
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TextIO
 
 from rich.console import Console, Group, RenderableType
@@ -23,17 +23,15 @@ PLAIN_WIDTH = 100
 _UNFOLDED = 100_000
 
 
-def table(
-    first: Iterable[Column], figures: Iterable[Column], last: Iterable[Column] = ()
-) -> Table:
+def table(first: Sequence[Column], figures: Sequence[Column], last: Sequence[Column] = ()) -> Table:
     """Columns with their headings: *figures* to the right, the *first* and *last* are text."""
-    sides = [(first, "left"), (figures, "right"), (last, "left")]
-    columns = [(column, side) for group, side in sides for column in group]
+    columns = [*first, *figures, *last]
+    right = {id(column) for column in figures}
     grid = Table.grid(padding=(0, 1, 0, 0))
-    for _, side in columns:
-        grid.add_column(justify="right" if side == "right" else "left", no_wrap=True)
-    grid.add_row(*(Text(column.heading, style="bold") for column, _ in columns))
-    for row in zip(*(column.cells for column, _ in columns), strict=True):
+    for column in columns:
+        grid.add_column(justify="right" if id(column) in right else "left", no_wrap=True)
+    grid.add_row(*(Text(column.heading, style="bold") for column in columns))
+    for row in zip(*(column.cells for column in columns), strict=True):
         grid.add_row(*(Text(cell) for cell in row))
     return grid
 

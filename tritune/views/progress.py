@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from tritune.views.units import format_count, format_s
 
@@ -20,22 +20,6 @@ if TYPE_CHECKING:
 
 INTERVAL_S = 2.0
 """Least time between two plain lines of one stage: a sweep of 20 minutes stays under 600."""
-
-
-class Observer(Protocol):
-    """What the pipeline tells of its work; it never knows who listens."""
-
-    def stage(self, name: str, total: int | None) -> None:
-        """A stage begins, of *total* steps where that is known; the one before it is over."""
-
-    def advance(self, text: str = "") -> None:
-        """One step is done; *text* is the news, such as the best so far."""
-
-    def say(self, text: str) -> None:
-        """A line that stays."""
-
-    def done(self) -> None:
-        """The last stage is over."""
 
 
 class PlainLines:
@@ -152,8 +136,8 @@ def _live(stream: TextIO) -> Progress:
     )
 
 
-def observer(stream: TextIO | None = None) -> Observer:
-    """The observer that fits *stream*, by default stderr."""
+def observer(stream: TextIO | None = None) -> PlainLines | Bar:
+    """The one that fits *stream*, by default stderr."""
     stream = stream or sys.stderr
     return Bar(stream) if _is_live(stream) else PlainLines(stream)
 
@@ -168,7 +152,7 @@ def _is_live(stream: TextIO) -> bool:
 
 
 @contextmanager
-def observing(stream: TextIO | None = None) -> Iterator[Observer]:
+def observing(stream: TextIO | None = None) -> Iterator[PlainLines | Bar]:
     """An observer whose bar is gone at the end, whatever ends it."""
     watcher = observer(stream)
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 from rich.console import Group
 from rich.table import Table
@@ -17,11 +18,15 @@ from tritune.views.units import (
     figures,
     format_bytes,
     format_count,
+    format_noise,
     format_percent,
     format_ratio,
     format_us,
     plural,
 )
+
+if TYPE_CHECKING:
+    from tritune.space import Removed, SpaceCount
 
 
 def rejected_table(outcomes: Sequence[Rejected]) -> Group:
@@ -41,12 +46,17 @@ def _rejected(kernel: str, rows: Sequence[Rejected]) -> list[Table | Text]:
     )
     configs = config_columns([candidate.config for candidate in candidates])
     said = [
-        Column(heading="reason", cells=tuple(row.reason.value for row in rows)),
-        Column(heading="limit", cells=tuple(row.detail or NONE for row in rows)),
+        _text("reason", [row.reason.value for row in rows]),
+        _text("limit", [row.detail for row in rows]),
     ]
     if any(row.log for row in rows):
-        said.append(Column(heading="log", cells=tuple(row.log or NONE for row in rows)))
+        said.append(_text("log", [row.log for row in rows]))
     return [table([problems], configs, said), line("")]
+
+
+def _text(heading: str, cells: Sequence[str]) -> Column:
+    """A column of words; words need more room between them than figures."""
+    return Column(heading=f" {heading}", cells=tuple(f" {cell or NONE}" for cell in cells))
 
 
 def lock_table(path: str, lock: Lock) -> Group:
@@ -83,7 +93,7 @@ def _evidence(evidence: Iterable[Evidence]) -> tuple[Column, ...]:
             format_us(each.default_us),
             format_ratio(each.default_us / each.us if each.default_us and each.us else None),
             format_percent(each.margin, signed=True),
-            format_percent(each.noise, signed=True).replace("+", "±"),
+            format_noise(each.noise),
             each.triton,
         )
         for each in evidence
@@ -96,12 +106,32 @@ def _evidence(evidence: Iterable[Evidence]) -> tuple[Column, ...]:
     )
 
 
-def space_table(name: str, total: int, kept: int, removed: Sequence[tuple[str, int]]) -> Group:
-    """How many configs a space holds and how many each constraint removes, in their order."""
-    rows = [("configs in the space", total, ""), *((text, -n, "") for text, n in removed)]
-    texts = Column(heading=name, cells=(*(text for text, _, _ in rows), "configs left"))
-    numbers = Column(heading="", cells=(*(format_count(n) for _, n, _ in rows), f"{kept:,}"))
-    return page(table([texts], [numbers]))
+def space_table(name: str, counts: SpaceCount) -> Group:
+    """How many configs a space holds, what each constraint removes, what is left."""
+    rows = [("the whole space", format_count(counts.configs))]
+    for text, group in groupby(counts.removed, key=lambda one: one.constraint.text):
+        rows.append((text, _removed(list(group), len(counts.left))))
+    rows += _left(counts)
+    texts, numbers = zip(*rows, strict=True)
+    return page(
+        table([Column(heading=name, cells=texts)], [Column(heading="configs", cells=numbers)])
+    )
+
+
+def _removed(group: Sequence[Removed], problems: int) -> str:
+    numbers = [-one.configs for one in group]
+    everywhere = group[0].problem is None or len(group) == problems
+    highest = max(numbers) if everywhere else 0
+    lowest = min(numbers)
+    return f"{highest:,} to {lowest:,}" if highest != lowest else f"{lowest:,}"
+
+
+def _left(counts: SpaceCount) -> list[tuple[str, str]]:
+    numbers = [number for _, number in counts.left]
+    if len(set(numbers)) == 1:
+        return [(f"left for all of {plural(len(numbers), 'problem')}", format_count(numbers[0]))]
+    lines = problem_lines([problem for problem, _ in counts.left])
+    return [(text, format_count(number)) for text, number in zip(lines, numbers, strict=True)]
 
 
 def device_table(target: Target) -> Group:

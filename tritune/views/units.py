@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-NONE = "–"
+NONE = "-"
 """What stands where there is no figure to show."""
 
 
@@ -60,8 +60,8 @@ def plural(number: int, noun: str, many: str = "") -> str:
 
 
 def format_ratio(ratio: float | None) -> str:
-    """A speed-up: `2.87x` with a real multiplication sign, above 1 is faster."""
-    return NONE if ratio is None else f"{figures(ratio)}×"
+    """A speed-up, `2.87x` with a real multiplication sign; above 1 is faster."""
+    return NONE if ratio is None else f"{figures(ratio)}\N{MULTIPLICATION SIGN}"
 
 
 def format_percent(fraction: float | None, *, signed: bool = False) -> str:
@@ -69,3 +69,8 @@ def format_percent(fraction: float | None, *, signed: bool = False) -> str:
     if fraction is None:
         return NONE
     return f"{fraction * 100:+.1f} %" if signed else f"{fraction * 100:.0f} %"
+
+
+def format_noise(fraction: float) -> str:
+    """A relative spread: `±0.3 %`."""
+    return f"±{fraction * 100:.1f} %"

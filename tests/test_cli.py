@@ -1,0 +1,452 @@
+"""The command line: what it prints, where, and with which exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+from test_views import (
+    H200,
+    LOCK,
+    SUMMARY,
+    config,
+    evidence,
+    problem,
+    rejected,
+    report,
+    winner,
+)
+
+from tritune import lock, pipeline
+from tritune.cli import COMMANDS, filters, project, tritune
+from tritune.errors import EnvironmentFaultError, ManyMistakesError, SpecError
+from tritune.model import Reason
+from tritune.pipeline import SweepOptions
+from tritune.space import SpaceCount
+
+HEAVY = ("torch", "triton", "rich", "pydantic", "yaml", "numpy", "filelock", "simpleeval")
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(tritune, arguments, prog_name="tritune")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project with two sweep files, where the command line stands."""
+    monkeypatch.chdir(tmp_path)
+    Path("sweeps").mkdir()
+    Path("sweeps/matmul.yaml").touch()
+    Path("sweeps/softmax.yaml").touch()
+    Path("pyproject.toml").write_text('[tool.tritune]\nsweeps = ["sweeps/*.yaml"]\n')
+    return tmp_path
+
+
+def sweeping(monkeypatch: pytest.MonkeyPatch, answer: Callable) -> list[tuple]:
+    """Put *answer* in the place of the pipeline; returns the calls it gets."""
+    calls = []
+
+    def fake(path, options, observer):
+        calls.append((str(path), options))
+        observer.say(f"sweeping {path}")
+        return answer(path)
+
+    monkeypatch.setattr(pipeline, "run", fake)
+    return calls
+
+
+def failing(error: BaseException) -> Callable:
+    def fail(*_):
+        raise error
+
+    return fail
+
+
+def test_a_sweep_prints_its_summary_on_stdout_and_its_progress_on_stderr(folder, monkeypatch):
+    calls = sweeping(monkeypatch, lambda _: (report(warnings=("it is warm here",)),))
+
+    result = run("sweep", "sweeps/matmul.yaml")
+
+    assert result.stdout == SUMMARY
+    assert result.stderr == "sweeping sweeps/matmul.yaml\nwarning: it is warm here\n"
+    assert result.exit_code == 0
+    assert calls == [("sweeps/matmul.yaml", SweepOptions())]
+
+
+def test_every_option_of_a_sweep_reaches_the_pipeline(folder, monkeypatch):
+    calls = sweeping(monkeypatch, lambda _: (report(),))
+    given = (
+        "--only 'M>1' --device 1 --target H200 --lockfile other.lock --dry-run --jobs 3 "
+        "--budget-compile 7.5 --journal journals --fresh"
+    )
+
+    run("sweep", "sweeps/matmul.yaml", *given.replace("'", "").split())
+
+    assert calls[0][1] == SweepOptions(
+        only="M>1",
+        device="1",
+        target="H200",
+        lockfile=Path("other.lock"),
+        dry_run=True,
+        jobs=3,
+        compile_budget_s=7.5,
+        journal=Path("journals"),
+        fresh=True,
+    )
+
+
+def test_with_no_file_it_sweeps_what_the_nearest_pyproject_names(folder, monkeypatch):
+    calls = sweeping(monkeypatch, lambda _: (report(),))
+    monkeypatch.chdir("sweeps")
+
+    run("sweep")
+
+    assert [path for path, _ in calls] == ["matmul.yaml", "softmax.yaml"]
+
+
+def test_a_problem_with_no_valid_config_is_exit_1(folder, monkeypatch):
+    sweeping(monkeypatch, lambda _: (report(unsolved=(problem(1),)),))
+
+    assert run("sweep", "sweeps/matmul.yaml").exit_code == 1
+
+
+def test_a_wrong_file_does_not_keep_the_others_from_their_sweep(folder, monkeypatch):
+    def answer(path):
+        if path.stem == "matmul":
+            raise SpecError("no kernel", where=str(path), hint="name one")
+        return (report(),)
+
+    sweeping(monkeypatch, answer)
+
+    result = run("sweep")
+
+    assert result.stdout == SUMMARY
+    assert result.stderr.endswith("error: sweeps/matmul.yaml: no kernel\n\nhint: name one\n")
+    assert result.exit_code == 2
+
+
+def test_a_fault_of_the_machine_stops_all_files_at_once(folder, monkeypatch):
+    calls = sweeping(monkeypatch, failing(EnvironmentFaultError("no C compiler")))
+
+    result = run("sweep")
+
+    assert (len(calls), result.exit_code) == (1, 3)
+    assert result.stderr.endswith("error: no C compiler\n")
+
+
+def test_every_mistake_of_a_file_is_a_line_of_its_own(folder, monkeypatch):
+    mistakes = [
+        SpecError("expected an integer", where="a.yaml:3:22: space.BLOCK_M[1]"),
+        SpecError("`BLOCK_X` is not a parameter", where="a.yaml:4:3", hint="it has BLOCK_M"),
+    ]
+    sweeping(monkeypatch, failing(ManyMistakesError(mistakes)))
+
+    result = run("sweep", "sweeps/matmul.yaml")
+
+    assert result.exit_code == 2
+    assert result.stderr.split("\n", 1)[1] == (
+        "error: a.yaml:3:22: space.BLOCK_M[1]: expected an integer\n"
+        "error: a.yaml:4:3: `BLOCK_X` is not a parameter\n"
+        "  hint: it has BLOCK_M\n"
+    )
+
+
+def test_a_sweep_as_json_is_one_document_whatever_happened(folder, monkeypatch):
+    def answer(path):
+        if path.stem == "softmax":
+            raise SpecError("no kernel", where=str(path))
+        return (report(),)
+
+    sweeping(monkeypatch, answer)
+
+    result = run("sweep", "--json")
+
+    assert [each["locked"] for each in json.loads(result.stdout)["reports"]] == [True]
+    assert result.exit_code == 2
+
+
+def test_an_interrupted_sweep_is_exit_130(folder, monkeypatch):
+    sweeping(monkeypatch, failing(KeyboardInterrupt()))
+
+    result = run("sweep", "sweeps/matmul.yaml")
+
+    assert result.exit_code == 130
+    assert result.stderr.endswith("interrupted; nothing finished is lost\n")
+
+
+def test_our_own_crash_is_exit_3_with_its_traceback(folder, monkeypatch):
+    sweeping(monkeypatch, failing(ZeroDivisionError("oops")))
+
+    result = run("sweep", "sweeps/matmul.yaml")
+
+    assert result.exit_code == 3
+    assert "Traceback" in result.stderr
+    assert result.stderr.endswith(
+        "ZeroDivisionError: oops\n"
+        "error: tritune crashed; nothing finished is lost\n\n"
+        "hint: this is a bug in tritune: report it with the lines above\n"
+    )
+
+
+def test_an_error_of_click_that_says_1_comes_out_as_2(folder, monkeypatch):
+    sweeping(monkeypatch, failing(click.FileError("x.yaml", "gone")))
+
+    assert run("sweep", "sweeps/matmul.yaml").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("sweeep",),
+        ("sweep", "no/such/file.yaml"),
+        ("sweep", "--jobs", "0"),
+        ("sweep", "--no-such-option"),
+        ("show", "space"),
+        ("show", "nothing"),
+        ("show", "rejected", "pyproject.toml", "M"),
+    ],
+)
+def test_a_command_line_that_makes_no_sense_is_exit_2(folder, arguments):
+    result = run(*arguments)
+
+    assert (result.exit_code, result.stdout) == (2, "")
+
+
+def test_with_no_file_and_no_project_it_says_how_to_name_one(tmp_path, monkeypatch):
+    monkeypatch.setattr(project, "_pyproject", lambda _: None)
+    monkeypatch.chdir(tmp_path)
+
+    result = run("sweep")
+
+    assert result.exit_code == 2
+    assert result.stderr == (
+        "error: no sweep file given, and no pyproject.toml here or above\n"
+        "\n"
+        'hint: name sweep files, or add `[tool.tritune] sweeps = ["sweeps/*.yaml"]`'
+        " to pyproject.toml\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[tool.other]\n", "tool.tritune.sweeps: no sweep file given, and none named here"),
+        ("[tool.tritune]\nsweeps = 3\n", "expected a list of file patterns"),
+        ("[tool.tritune]\nsweeps = ['/x.yaml']\n", "patterns are relative to this file"),
+        ("[tool.tritune]\nsweeps = ['none/*.yaml']\n", "no file matches `none/*.yaml`"),
+        ("[tool.tritune\n", "not TOML: "),
+    ],
+)
+def test_a_pyproject_that_names_no_sweeps_is_named_with_the_mistake(folder, text, message):
+    Path("pyproject.toml").write_text(text)
+
+    result = run("sweep")
+
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"error: {folder}/pyproject.toml: ")
+    assert message in result.stderr
+
+
+def test_show_lockfile_finds_the_lockfiles_of_the_project(folder):
+    for place in ("kernels", ".hidden", "env"):
+        Path(place).mkdir()
+        lock.write(Path(place, "tritune.lock"), LOCK)
+    Path("env/pyvenv.cfg").touch()
+
+    result = run("show", "lockfile")
+
+    assert result.exit_code == 0
+    assert result.stdout.splitlines()[0] == (
+        "kernels/tritune.lock: 3 entries, 2 kernels, 2 devices"
+    )
+    assert result.stdout.count("tritune.lock") == 1
+
+
+def test_show_lockfile_says_where_it_looked_when_there_is_none(folder):
+    result = run("show", "lockfile")
+
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == (
+        f"error: no tritune.lock below {folder}\n\nhint: `tritune sweep` writes one\n"
+    )
+
+
+def keys(*arguments: str) -> list[str]:
+    lock.write("tritune.lock", LOCK)
+    result = run("show", "lockfile", "tritune.lock", "--json", *arguments)
+    assert result.exit_code == 0, result.stderr
+    [made] = json.loads(result.stdout)["lockfiles"]
+    return [entry["key"] for entry in made["entries"]]
+
+
+def test_show_lockfile_keeps_a_kernel_a_device_or_what_an_expression_says(folder):
+    small, large, rows = [key.key for key, _ in LOCK.entries]
+
+    assert keys("--kernel", "softmax_kernel") == [rows]
+    assert keys("--kernel", "kernels.matmul:matmul_kernel") == [small, large]
+    assert keys("--device", "mi300x") == [rows]
+    assert keys("--only", "M >= 1024") == [large]
+    assert keys("--only", 'a == "f16" and M < 1024') == [small]
+    assert keys("--only", "n > 0 or True") == [rows]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--kernel", "x"), "no `x` here; there is kernels.matmul:matmul_kernel, kernels.s"),
+        (("--device", "A100"), "no `A100` here; there is H200, MI300X"),
+        (("--only", "Q > 1"), "no `Q` here; there is K, M, N, a, b, n, x"),
+        (("--only", "M >"), "'M >': not an expression"),
+        (("--only", "a > 1"), "'a > 1': "),
+    ],
+)
+def test_a_filter_that_names_nothing_is_a_mistake(folder, arguments, message):
+    lock.write("tritune.lock", LOCK)
+
+    result = run("show", "lockfile", "tritune.lock", *arguments)
+
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert message in " ".join(result.stderr.split())
+
+
+def test_show_rejected_keeps_the_values_it_is_given(folder, monkeypatch):
+    rows = (
+        rejected(),
+        rejected(problem(4096), config(256), reason=Reason.COMPILE),
+        rejected(problem(4096), config(128)),
+    )
+    monkeypatch.setattr(pipeline, "rejected", lambda path, options: rows, raising=False)
+
+    result = run("show", "rejected", "sweeps/matmul.yaml", "M=4096", "BLOCK_M=256", "--json")
+    text = run("show", "rejected", "sweeps/matmul.yaml", "M=4096")
+    wrong = run("show", "rejected", "sweeps/matmul.yaml", "BLOCK_X=1")
+
+    assert [each["reason"] for each in json.loads(result.stdout)["rejected"]] == [
+        "does not compile"
+    ]
+    assert text.stdout.endswith("\n2 rejected configs\n")
+    assert "no `BLOCK_X` here; there is BLOCK_K, BLOCK_M" in " ".join(wrong.stderr.split())
+    assert wrong.exit_code == 2
+
+
+def test_show_space_counts_configs(folder, monkeypatch):
+    counts = SpaceCount(configs=12, removed=(), left=((problem(), 12),))
+    monkeypatch.setattr(pipeline, "space_counts", lambda path, options: counts, raising=False)
+
+    assert run("show", "space", "sweeps/matmul.yaml").stdout == (
+        "sweeps/matmul.yaml       configs\n"
+        "the whole space               12\n"
+        "left for all of 1 problem     12\n"
+    )
+    made = json.loads(run("show", "space", "sweeps/matmul.yaml", "--json").stdout)
+    assert (made["configs"], made["left"][0]["configs"]) == (12, 12)
+
+
+def test_show_device_shows_the_gpu_or_says_that_there_is_none(monkeypatch):
+    monkeypatch.setattr(pipeline, "device", lambda: H200, raising=False)
+    assert run("show", "device").stdout.startswith("H200\nbackend ")
+    assert json.loads(run("show", "device", "--json").stdout)["device"]["name"] == "H200"
+
+    monkeypatch.setattr(pipeline, "device", lambda: None, raising=False)
+    none = run("show", "device")
+    assert (none.exit_code, none.stdout) == (3, "")
+    assert none.stderr == (
+        "error: no GPU on this machine that torch and Triton can use\n\n"
+        "hint: `tritune sweep --target H200` compiles and verifies for one without it\n"
+    )
+
+
+def test_a_key_is_read_as_numbers_and_words():
+    assert filters.key_values("M=64 CAUSAL=True a=f16(unaligned) b=none") == {
+        "M": 64,
+        "CAUSAL": True,
+        "a": "f16(unaligned)",
+        "b": None,
+    }
+
+
+def python(code: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-B", "-c", code, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, **environment},
+    )
+
+
+CALL = "import sys; from tritune.cli import main; main()"
+
+
+@pytest.mark.parametrize("arguments", [("--help",), ("sweep", "--help"), ("show", "--help")])
+def test_help_imports_nothing_heavy(arguments):
+    code = (
+        "import atexit, sys; "
+        f"atexit.register(lambda: print('heavy:', *sorted(set({HEAVY}) & set(sys.modules)))); "
+        + CALL
+    )
+
+    result = python(code, *arguments)
+
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.endswith("heavy:\n")
+
+
+def test_show_lockfile_opens_no_file_for_writing(tmp_path):
+    lock.write(tmp_path / "tritune.lock", LOCK)
+    watch = (
+        "import os, sys\n"
+        "def hook(event, args):\n"
+        "    if event == 'open' and args[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):\n"
+        "        raise SystemExit(f'writes {args[0]}')\n"
+        "    if event in ('os.mkdir', 'os.remove', 'os.rename'):\n"
+        "        raise SystemExit(f'{event} {args}')\n"
+        "sys.addaudithook(hook)\n"
+    )
+
+    result = python(watch + CALL, "show", "lockfile", str(tmp_path / "tritune.lock"), HOME="/null")
+
+    assert (result.returncode, result.stderr) == (0, "")
+    assert [path.name for path in tmp_path.iterdir()] == ["tritune.lock"]
+
+
+def test_a_reader_that_goes_away_is_no_answer_and_no_traceback(tmp_path):
+    lock.write(tmp_path / "tritune.lock", LOCK)
+    command = f"{sys.executable} -c '{CALL}' show lockfile {tmp_path}/tritune.lock"
+
+    result = subprocess.run(
+        ["bash", "-c", f"{command} > >(:); echo $?"], capture_output=True, text=True, check=True
+    )
+
+    assert result.stderr == ""
+    assert result.stdout.strip() in {"141", "0"}
+
+
+def test_an_ascii_terminal_gets_question_marks_and_no_crash(tmp_path):
+    lock.write(tmp_path / "tritune.lock", LOCK)
+
+    result = python(CALL, "show", "lockfile", f"{tmp_path}/tritune.lock", PYTHONIOENCODING="ascii")
+
+    assert (result.returncode, result.stderr) == (0, "")
+    assert "2.88?" in result.stdout
+
+
+def test_every_command_has_help():
+    for name in COMMANDS:
+        command = tritune.get_command(click.Context(tritune), name)
+        assert command is not None
+        assert command.help
+
+
+def test_winners_are_what_the_exit_code_is_about(folder, monkeypatch):
+    alone = report(winners=(winner(problem(), config(), evidence()),))
+    sweeping(monkeypatch, lambda _: (alone, report(unsolved=(problem(2),))))
+
+    assert run("sweep", "sweeps/matmul.yaml").exit_code == 1

@@ -1,0 +1,41 @@
+"""cli: a command line -> an exit code. Each command parses, calls, and renders.
+
+0 done · 1 the answer is no · 2 the input is wrong · 3 it could not be answered ·
+130 interrupted. Nothing heavier than click is imported until a command runs.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from tritune.cli.root import Commands, Root
+
+COMMANDS: Commands = {
+    "sweep": "tritune.cli.sweep:sweep",
+    "show": "tritune.cli.show:show",
+}
+
+
+@click.group(cls=Root, commands_at=COMMANDS, context_settings={"max_content_width": 100})
+@click.version_option(package_name="tritune", message="%(prog)s %(version)s")
+def tritune() -> None:
+    r"""Tune Triton kernels once, lock the winners, and let production run them.
+
+    \b
+    Exit codes:
+      0    done
+      1    the answer is no: a problem with no valid config
+      2    the input is wrong
+      3    it could not be answered: no such GPU, driver, disk, or a crash of tritune
+      130  interrupted; nothing finished is lost
+    """
+
+
+def main() -> None:
+    """Run the command line of this process."""
+    for stream in (sys.stdout, sys.stderr):
+        # An ASCII locale has no µ: a question mark is better than a crash.
+        stream.reconfigure(errors="replace")  # type: ignore[union-attr]
+    tritune(prog_name="tritune")

@@ -1,0 +1,114 @@
+"""filters: entries and outcomes -> those that a command line asks for.
+
+A name that stands nowhere is a mistake, not an empty answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+import click
+
+from tritune.model import Entry, Lock, LockedKey, Rejected, Value
+
+Locked = tuple[LockedKey, Entry]
+
+
+def of_kernel(name: str) -> Callable[[Locked], bool]:
+    """Entries of a kernel by its full name or by its function's."""
+    return lambda item: name in {item[0].kernel, item[0].kernel.rpartition(":")[2]}
+
+
+def of_device(name: str) -> Callable[[Locked], bool]:
+    """Entries of a device by its label, in any case."""
+    return lambda item: item[0].device.casefold() == name.casefold()
+
+
+def only(text: str, locks: Iterable[Lock]) -> Callable[[Locked], bool]:
+    """Entries whose key has all the names that *text* uses, and for which it holds."""
+    from tritune import expression
+
+    known = {name for lock in locks for key, _ in lock.entries for name in key_values(key.key)}
+    try:
+        needed = expression.names(text)
+        _all_known(sorted(needed), known, "`--only`")
+        return lambda item: (
+            needed <= key_values(item[0].key).keys()
+            and expression.truth(text, key_values(item[0].key))
+        )
+    except expression.ConstraintError as error:
+        raise click.BadParameter(f"{text!r}: {error}", param_hint="'--only'") from None
+
+
+def key_values(key: str) -> dict[str, Value]:
+    """The parts of a key: `M=64 a=f16` -> M 64, a `f16`."""
+    return {name: _number(text) for name, _, text in (part.partition("=") for part in key.split())}
+
+
+def _number(text: str) -> Value:
+    try:
+        return int(text)
+    except ValueError:
+        return {"True": True, "False": False, "none": None}.get(text, text)
+
+
+def keep(lock: Lock, tests: Sequence[Callable[[Locked], bool]]) -> Lock:
+    """A lock with only the entries that pass every test, and their devices."""
+    entries = tuple(item for item in lock.entries if all(test(item) for test in tests))
+    devices = {key.device for key, _ in entries}
+    kernels = {key.kernel for key, _ in entries}
+    return replace(
+        lock,
+        entries=entries,
+        devices=tuple(device for device in lock.devices if device.name in devices),
+        near=tuple(item for item in lock.near if item[0] in kernels),
+    )
+
+
+def known_name(name: str, flag: str, locks: Iterable[Lock]) -> str:
+    """*name*, if an entry of these lockfiles is of that kernel or device."""
+    items = [item for lock in locks for item in lock.entries]
+    test = of_kernel(name) if flag == "--kernel" else of_device(name)
+    if not any(test(item) for item in items):
+        there = {key.kernel if flag == "--kernel" else key.device for key, _ in items}
+        _unknown(name, there, flag)
+    return name
+
+
+def pairs(texts: Sequence[str]) -> dict[str, str]:
+    """`NAME=VALUE` arguments by name."""
+    wrong = [text for text in texts if not text.partition("=")[0] or "=" not in text]
+    if wrong:
+        raise click.BadParameter(f"{wrong[0]!r} is not NAME=VALUE", param_hint="'NAME=VALUE'")
+    return {name: value for name, _, value in (text.partition("=") for text in texts)}
+
+
+def rejected(outcomes: Sequence[Rejected], wanted: Mapping[str, str]) -> tuple[Rejected, ...]:
+    """The outcomes whose config or problem has these values."""
+    rows = [(outcome, _values(outcome)) for outcome in outcomes]
+    if outcomes:
+        _all_known(wanted, {name for _, values in rows for name in values}, "'NAME=VALUE'")
+    return tuple(
+        outcome
+        for outcome, values in rows
+        if all(values.get(name) == value for name, value in wanted.items())
+    )
+
+
+def _values(outcome: Rejected) -> dict[str, str]:
+    candidate = outcome.candidate
+    both = {**candidate.problem.as_dict(), **candidate.config.as_dict()}
+    return {name: "none" if value is None else str(value) for name, value in both.items()}
+
+
+def _all_known(names: Iterable[str], known: Iterable[str], flag: str) -> None:
+    there = set(known)
+    for name in names:
+        if name not in there:
+            _unknown(name, there, flag)
+
+
+def _unknown(name: str, there: Iterable[str], flag: str) -> None:
+    listed = ", ".join(sorted(there)) or "nothing"
+    raise click.BadParameter(f"no `{name}` here; there is {listed}", param_hint=flag)

@@ -1,0 +1,90 @@
+"""project: the folder one stands in -> its sweep files and its lockfiles.
+
+A project is the nearest folder upwards with a `pyproject.toml`. Reads only.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from tritune.errors import LockError, SpecError
+
+LOCKFILE = "tritune.lock"
+
+_HINT = 'name sweep files, or add `[tool.tritune] sweeps = ["sweeps/*.yaml"]` to pyproject.toml'
+
+
+def sweep_files(named: Sequence[Path], folder: Path | None = None) -> tuple[Path, ...]:
+    """The files that are *named*, else those of pyproject's `[tool.tritune] sweeps`."""
+    if named:
+        return tuple(dict.fromkeys(named))
+    pyproject = _pyproject(folder or Path.cwd())
+    if pyproject is None:
+        raise SpecError("no sweep file given, and no pyproject.toml here or above", hint=_HINT)
+    globs = _globs(pyproject)
+    files = sorted({path for glob in globs for path in pyproject.parent.glob(glob)})
+    if not files:
+        shown = ", ".join(f"`{glob}`" for glob in globs)
+        raise SpecError(f"no file matches {shown}", where=f"{pyproject}: tool.tritune.sweeps")
+    return tuple(_near(path) for path in files)
+
+
+def lockfiles(folder: Path | None = None) -> tuple[Path, ...]:
+    """Every lockfile of the project, sorted."""
+    here = folder or Path.cwd()
+    pyproject = _pyproject(here)
+    root = pyproject.parent if pyproject else here
+    found = tuple(_near(path) for path in sorted(_walk(root)))
+    if not found:
+        raise LockError(f"no {LOCKFILE} below {root}", hint="`tritune sweep` writes one")
+    return found
+
+
+def _walk(root: Path) -> Iterator[Path]:
+    for at, folders, files in os.walk(root):
+        folders[:] = [name for name in folders if not _skipped(Path(at, name))]
+        if LOCKFILE in files:
+            yield Path(at, LOCKFILE)
+
+
+def _skipped(folder: Path) -> bool:
+    # pyvenv.cfg marks a virtual environment, whatever its name.
+    hidden = folder.name.startswith(".") or folder.name in {"__pycache__", "node_modules"}
+    return hidden or (folder / "pyvenv.cfg").exists()
+
+
+def _near(path: Path) -> Path:
+    """Relative to the folder one stands in, where it is below it: what one would type."""
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+
+
+def _pyproject(folder: Path) -> Path | None:
+    places = (parent / "pyproject.toml" for parent in (folder, *folder.parents))
+    return next((path for path in places if path.is_file()), None)
+
+
+def _globs(pyproject: Path) -> tuple[str, ...]:
+    where = f"{pyproject}: tool.tritune.sweeps"
+    table = _table(pyproject)
+    if "sweeps" not in table:
+        raise SpecError("no sweep file given, and none named here", where=where, hint=_HINT)
+    globs = table["sweeps"]
+    if not isinstance(globs, list) or not all(isinstance(glob, str) for glob in globs):
+        raise SpecError("expected a list of file patterns", where=where)
+    if any(Path(glob).is_absolute() or not glob for glob in globs):
+        raise SpecError("patterns are relative to this file", where=where)
+    return tuple(globs)
+
+
+def _table(pyproject: Path) -> dict[str, Any]:
+    try:
+        content = tomllib.loads(pyproject.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SpecError(f"not TOML: {error}", where=str(pyproject)) from None
+    tool = content.get("tool", {})
+    table = tool.get("tritune", {}) if isinstance(tool, dict) else {}
+    return table if isinstance(table, dict) else {}

@@ -1,0 +1,30 @@
+"""show space: a sweep file -> how many configs it has, and what each constraint removes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tritune.cli import options as shared
+
+
+@click.command()
+@click.argument("file", type=shared.READABLE)
+@shared.only
+@shared.target
+@shared.as_json
+def space(file: Path, *, as_json: bool, **given: Any) -> None:
+    """Show how many configs the sweep FILE has, and how many each constraint removes."""
+    from tritune import pipeline
+
+    counts = pipeline.space_counts(file, pipeline.SweepOptions(**given))
+    if as_json:
+        from tritune.views import json_view
+
+        click.echo(json_view.space_json(str(file), counts))
+        return
+    from tritune.views import page, tables
+
+    page.put(tables.space_table(str(file), counts))

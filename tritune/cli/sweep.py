@@ -1,0 +1,103 @@
+"""sweep: sweep files -> lockfiles, and a summary of each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tritune.cli import options as shared
+from tritune.cli.root import NO, UNANSWERED
+from tritune.errors import ManyMistakesError, TrituneError
+
+if TYPE_CHECKING:
+    from tritune.model import Report
+    from tritune.pipeline import SweepOptions
+
+
+@click.command()
+@click.argument("files", metavar="[FILE]...", nargs=-1, type=shared.READABLE)
+@shared.only
+@click.option(
+    "--device",
+    metavar="DEVICE",
+    help="A GPU by its index, or replay:JOURNAL (default: the first GPU).",
+)
+@shared.target
+@click.option(
+    "--lockfile",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="PATH",
+    help="Write here and not beside the kernel; the kernel will not read it.",
+)
+@click.option("--dry-run", is_flag=True, help="Say what would be done, then stop.")
+@click.option(
+    "--jobs",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Compile processes (default: all cores).",
+)
+@click.option(
+    "--budget-compile",
+    "compile_budget_s",
+    type=click.FloatRange(min=0),
+    default=120.0,
+    show_default=True,
+    metavar="S",
+    help="Seconds to spend on compiling where there is no GPU.",
+)
+@shared.journal
+@click.option("--fresh", is_flag=True, help="Do everything again, whatever the journal holds.")
+@shared.as_json
+def sweep(files: tuple[Path, ...], *, as_json: bool, **given: Any) -> int:
+    """Compile, verify and measure every config, and lock the winners.
+
+    FILE is a sweep file; with none, those that pyproject.toml names under [tool.tritune].
+    Interrupted, it goes on where it was when the same command runs again.
+    """
+    from tritune.cli.project import sweep_files
+    from tritune.pipeline import SweepOptions
+
+    reports: list[Report] = []
+    faults: list[TrituneError] = []
+    for path in sweep_files(files):
+        found = _sweep(path, SweepOptions(**given), faults)
+        reports += found
+        if found and not as_json:
+            _show(found)
+        if any(fault.exit_code == UNANSWERED for fault in faults):
+            break  # no GPU, no compiler, a full disk: the next file fails alike
+    if as_json:
+        _print_json(reports)
+    if faults:
+        raise faults[0] if len(faults) == 1 else ManyMistakesError(faults)
+    return NO if any(report.unsolved for report in reports) else 0
+
+
+def _sweep(path: Path, options: SweepOptions, faults: list[TrituneError]) -> tuple[Report, ...]:
+    """The reports of one file; a wrong file does not keep the others from their sweep."""
+    from tritune import pipeline
+    from tritune.views import progress
+
+    try:
+        with progress.observing() as observer:
+            reports = pipeline.run(path, options, observer)
+    except TrituneError as fault:
+        faults.append(fault)
+        return ()
+    for warning in dict.fromkeys(text for report in reports for text in report.warnings):
+        click.echo(f"warning: {warning}", err=True)
+    return reports
+
+
+def _show(reports: tuple[Report, ...]) -> None:
+    from tritune.views import page, terminal
+
+    page.put(terminal.summaries(reports, width=page.width()))
+
+
+def _print_json(reports: list[Report]) -> None:
+    from tritune.views import json_view
+
+    click.echo(json_view.reports_json(reports))

@@ -1,0 +1,68 @@
+"""inductor: what torch.compile asks a kernel in place of launching it -> its locked config.
+
+Dynamo traces `early_config_prune`, so that function holds nothing but what it can trace: the
+look-up itself is marked as one whose result is a constant, takes constants only, and gives
+back the name under which the config is found again, because Dynamo guards on where a config
+was read from.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping
+from types import SimpleNamespace
+from typing import Any
+
+Answer = Callable[[dict[str, Any]], Any]
+"""The arguments of a call by name -> the live Config."""
+
+_kernels: dict[int, tuple[Answer, tuple[str, ...], tuple[str, ...], SimpleNamespace]] = {}
+_numbers = itertools.count()
+
+
+class _Aligned:
+    """A tensor as far as a key can know it while tracing; Inductor sees to alignment itself."""
+
+    def __init__(self, dtype: object) -> None:
+        self.dtype = dtype
+
+    def data_ptr(self) -> int:
+        return 0
+
+
+def pruner(
+    answer: Answer,
+    scalars: tuple[str, ...],
+    tensors: tuple[str, ...],
+    defaults: Mapping[str, Any],
+) -> Callable[..., list[Any]]:
+    """An `early_config_prune` that leaves the locked config alone, and no benchmark to run."""
+    number, holder = next(_numbers), SimpleNamespace()
+    _kernels[number] = (answer, scalars, tensors, holder)
+
+    def early_config_prune(configs: Any, named: Any, **kwargs: Any) -> list[Any]:  # noqa: ARG001
+        bound = {**defaults, **named, **kwargs}
+        values = tuple([bound[name] for name in scalars])  # Dynamo traces no generator
+        dtypes = tuple([getattr(bound[name], "dtype", None) for name in tensors])
+        return [getattr(holder, locked_name(number, values, dtypes))]
+
+    return early_config_prune
+
+
+def locked_name(number: int, values: tuple[Any, ...], dtypes: tuple[Any, ...]) -> str:
+    """The attribute of the kernel's holder at which the config for these values is."""
+    answer, scalars, tensors, holder = _kernels[number]
+    stand_ins = [None if dtype is None else _Aligned(dtype) for dtype in dtypes]
+    live = answer(
+        {**dict(zip(scalars, values, strict=True)), **dict(zip(tensors, stand_ins, strict=True))}
+    )
+    for name, known in vars(holder).items():
+        if known is live:
+            return name
+    name = f"config_{len(vars(holder))}"
+    setattr(holder, name, live)
+    return name
+
+
+locked_name._dynamo_marked_constant = True  # type: ignore[attr-defined]  # noqa: SLF001
+# what torch._dynamo.assume_constant_result does, with no import of torch

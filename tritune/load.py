@@ -1,0 +1,211 @@
+"""load: references to a kernel and a problem -> Loaded; Loaded -> KernelInfo.
+
+Runs in a worker, as whatever touches the user's module does.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NoReturn
+
+from tritune import contract
+from tritune.errors import KernelError
+from tritune.identity import source_digest
+from tritune.model import Config, KernelInfo, Value
+from tritune.modules import FILE_HINT, import_reference
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A tunable kernel and the function that makes its problems."""
+
+    kernel: Any
+    problem: Callable[..., Any]
+
+
+def load(kernel: str | None, problem: str | None) -> Loaded:
+    """The one kernel that *kernel* refers to, or that the op of *problem* launches."""
+    loaded = load_all(kernel, problem)
+    if len(loaded) > 1:
+        names = ", ".join(f"`{one.kernel.name}`" for one in loaded)
+        raise KernelError(f"`{problem}` launches several kernels", hint=f"name one of {names}")
+    return loaded[0]
+
+
+def load_all(kernel: str | None, problem: str | None) -> tuple[Loaded, ...]:
+    """All that are to be tuned. With a *problem*, *kernel* may also be the name of one of its."""
+    if problem is None:
+        found = _kernel(kernel or "")
+        return (Loaded(found, found.problem or _no_problem(found)),)
+    function = _problem(problem)
+    marked = _marked(function)
+    if kernel is None:
+        return tuple(Loaded(one, function) for one in marked or [_no_kernel(function)])
+    named = [one for one in marked if one.name == kernel]
+    return (Loaded(named[0] if named else _kernel(kernel), function),)
+
+
+def describe_all(loaded: tuple[Loaded, ...]) -> tuple[KernelInfo, ...]:
+    """Each of them."""
+    return tuple(describe(one) for one in loaded)
+
+
+def describe(loaded: Loaded) -> KernelInfo:
+    """What the parent, which imports none of it, has to know."""
+    kernel, function = loaded.kernel, contract.describe(loaded.kernel)
+    code = inspect.unwrap(loaded.problem).__code__
+    parameters = inspect.signature(loaded.problem).parameters
+    return KernelInfo(
+        name=kernel.name,
+        file=function.file,
+        line=function.line,
+        params=function.params,
+        constexprs=function.constexprs,
+        tunables=tuple(kernel.tunables),
+        default=Config.of(kernel.default),
+        configs=_configs(kernel),
+        key=tuple(kernel.key_names),
+        near=kernel.near,
+        lockfile=str(kernel.lockfile),
+        problem=_reference(loaded.problem, code.co_filename),
+        problem_line=code.co_firstlineno,
+        problem_params=tuple((n, p.default is not p.empty) for n, p in parameters.items()),
+        source=source_digest(kernel),
+    )
+
+
+def _configs(kernel: Any) -> tuple[Config, ...]:
+    """Its own list, told apart by the tunables alone, and each one once."""
+    listed: Iterable[Mapping[str, Value]] = kernel.tuning.values
+    own = [{name: values.get(name) for name in kernel.tunables} for values in listed]
+    return tuple(dict.fromkeys(Config.of(values) for values in own))
+
+
+def _reference(function: Callable[..., Any], file: str) -> str:
+    where = file if Path(file).is_file() else function.__module__
+    return f"{where}:{function.__qualname__}"
+
+
+def _kernel(reference: str) -> Any:
+    module, name = import_reference(reference)
+    found = _find(module, name, "tunable kernels", is_kernel)
+    where = _place(module)
+    if is_kernel(found):
+        return _with_source(found, where)
+    if any(kind.__module__.startswith("triton.") for kind in type(found).__mro__):
+        raise KernelError(
+            f"`{name}` is a Triton kernel without its tritune line",
+            where=where,
+            hint=f"write above its decorators\n    import tritune\n    {_decorator(found)}",
+        )
+    raise KernelError(
+        f"`{name}` is {_kind(found)}, not a kernel",
+        where=where,
+        hint=_these("tunable kernels", module, is_kernel),
+    )
+
+
+def _decorator(found: Any) -> str:
+    if hasattr(found, "configs"):
+        return "@tritune.kernel"
+    *_, plain = contract.layers(found)
+    parameters = inspect.signature(plain).parameters if inspect.isfunction(plain) else {}
+    tunable = [n for n, p in parameters.items() if "constexpr" in str(p.annotation)]
+    default = ", ".join(f"{name}=64" for name in tunable if name.isupper())
+    options = f"{default}, num_warps=4" if default else "num_warps=4"
+    return f'@tritune.kernel(key=["..."], default=dict({options}))'
+
+
+def _problem(reference: str) -> Callable[..., Any]:
+    module, name = import_reference(reference)
+    found: Any = _find(module, name, "functions", inspect.isfunction)
+    if inspect.isfunction(found):
+        return found
+    raise KernelError(
+        f"`{name}` is {_kind(found)}, not a problem function",
+        where=_place(module),
+        hint=_these("functions", module, inspect.isfunction),
+    )
+
+
+def is_kernel(thing: object) -> bool:
+    """Whether it is what `@tritune.kernel` makes."""
+    return hasattr(type(thing), "key_of")
+
+
+def _with_source(kernel: Any, where: str) -> Any:
+    *_, plain = contract.layers(kernel)
+    try:
+        inspect.getsourcelines(plain)  # type: ignore[arg-type]
+    except OSError as error:
+        name = kernel.name.rpartition(":")[2]
+        raise KernelError(f"`{name}` has no source", where=where, hint=FILE_HINT) from error
+    return kernel
+
+
+def _kind(thing: object) -> str:
+    return f"a {type(thing).__name__}"
+
+
+def _marked(function: Callable[..., Any]) -> list[Any]:
+    """The kernels that `@tritune.problem` marks it with, wherever they were imported."""
+    modules = [vars(module) for module in list(sys.modules.values()) if module is not None]
+    things = {id(thing): thing for names in modules for thing in list(names.values())}
+    kernels = [thing for thing in things.values() if is_kernel(thing)]
+    return sorted((one for one in kernels if one.problem is function), key=lambda one: one.name)
+
+
+def _no_problem(kernel: Any) -> NoReturn:
+    name = kernel.name.rpartition(":")[2]
+    raise KernelError(
+        f"`{name}` has no problem function, so there is nothing to run it on",
+        where=contract.describe(kernel).where,
+        hint=f"mark the function that makes its inputs with `@tritune.problem({name})`",
+    )
+
+
+def _no_kernel(function: Callable[..., Any]) -> NoReturn:
+    code = function.__code__
+    raise KernelError(
+        f"`{function.__qualname__}` is not the problem of any tunable kernel",
+        where=f"{code.co_filename}:{code.co_firstlineno}",
+        hint="mark it with `@tritune.problem(kernel)`, or name the kernel in the sweep file",
+    )
+
+
+def _find(module: ModuleType, name: str, kinds: str, wanted: Callable[[object], bool]) -> object:
+    found: object = module
+    for part in name.split("."):
+        if not part or not hasattr(found, part):
+            raise KernelError(
+                f"it has no `{name}`" if name else "no name after the module",
+                where=_place(module),
+                hint=_suggestion(name, kinds, module, wanted),
+            )
+        found = getattr(found, part)
+    return found
+
+
+def _suggestion(name: str, kinds: str, module: ModuleType, wanted: Callable[[object], bool]) -> str:
+    near = difflib.get_close_matches(name, _names(module, wanted), n=1)
+    listed = _these(kinds, module, wanted)
+    return f"did you mean `{near[0]}`? {listed}" if near else listed
+
+
+def _these(kinds: str, module: ModuleType, wanted: Callable[[object], bool]) -> str:
+    names = ", ".join(f"`{name}`" for name in _names(module, wanted))
+    return f"its {kinds}: {names}" if names else f"it has no {kinds}"
+
+
+def _names(module: ModuleType, wanted: Callable[[object], bool]) -> list[str]:
+    return [name for name, thing in vars(module).items() if wanted(thing)]
+
+
+def _place(module: ModuleType) -> str:
+    return getattr(module, "__file__", None) or module.__name__

@@ -1,0 +1,180 @@
+"""lock: Winners -> Lock, and Lock <-> the file on disk.
+
+Knows nothing of how a winner was found. The format itself is in `locktext` and `lockrender`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from filelock import FileLock
+
+from tritune.errors import EnvironmentFaultError, LockError, TrituneError
+from tritune.lockrender import render, sort_entries
+from tritune.locktext import parse
+from tritune.model import DeviceIdentity, Entry, Evidence, Lock, LockedKey, Winner
+
+__all__ = ["merge_winners", "parse", "read", "render", "update", "write"]
+
+_MACHINE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO}
+"""What is wrong with the machine and not with the path."""
+
+
+def read(path: Path | str) -> Lock:
+    """The lockfile at *path*; an empty Lock where there is none yet."""
+    path = Path(path)
+    try:
+        text = path.read_bytes().decode("utf-8")
+    except FileNotFoundError:
+        return Lock()
+    except UnicodeDecodeError as error:
+        raise LockError(
+            f"is not UTF-8 at byte {error.start}",
+            where=str(path),
+            hint="restore it from git, or delete the file and sweep again",
+        ) from error
+    except OSError as error:
+        raise _cannot("read", path, error) from error
+    return parse(text, str(path))
+
+
+def write(path: Path | str, lock: Lock) -> None:
+    """Replace the lockfile at *path*, at once and whole."""
+    with _exclusive(Path(path)):
+        _replace(Path(path), render(lock))
+
+
+def update(path: Path | str, change: Callable[[Lock], Lock]) -> Lock:
+    """Read, change and replace, with no other sweep in between."""
+    with _exclusive(Path(path)):
+        lock = change(read(path))
+        _replace(Path(path), render(lock))
+        return lock
+
+
+def merge_winners(
+    lock: Lock,
+    device: DeviceIdentity,
+    winners: Iterable[Winner],
+    near: Mapping[str, Sequence[str]] | None = None,
+) -> Lock:
+    """*lock* with the winners of one device in it; no other entry changes.
+
+    *near* gives, by kernel, the constraints that name an axis of the problem.
+    """
+    devices, label = _with_device(lock.devices, device)
+    entries = dict(lock.entries)
+    for winner in winners:
+        at = LockedKey(kernel=winner.kernel, device=label, key=winner.key)
+        entries[at] = _entry(winner, entries.get(at))
+    constraints = {
+        **dict(lock.near),
+        **{name: tuple(texts) for name, texts in (near or {}).items()},
+    }
+    return Lock(
+        devices=devices,
+        entries=sort_entries(entries.items()),
+        near=tuple(sorted((name, texts) for name, texts in constraints.items() if texts)),
+    )
+
+
+def _entry(winner: Winner, before: Entry | None) -> Entry:
+    # A kept incumbent keeps its evidence, so a sweep that decides nothing new changes no byte.
+    if winner.change == "kept" and before is not None and before.config == winner.config:
+        return before
+    return Entry(config=winner.config, evidence=_rounded(winner.evidence))
+
+
+def _rounded(evidence: Evidence) -> Evidence:
+    default_us, margin = evidence.default_us, evidence.margin
+    return replace(
+        evidence,
+        us=float(f"{evidence.us:.3g}"),
+        default_us=None if default_us is None else float(f"{default_us:.3g}"),
+        margin=None if margin is None else round(margin, 3),
+        noise=round(evidence.noise, 3),
+    )
+
+
+def _with_device(
+    devices: tuple[DeviceIdentity, ...], device: DeviceIdentity
+) -> tuple[tuple[DeviceIdentity, ...], str]:
+    """The devices with *device* among them, and what the lockfile calls it."""
+    listed = {known.name: known for known in devices}
+    same = [known for known in devices if known.silicon() == device.silicon()]
+    known = same[0] if same else replace(device, name=_label(listed, device), names=())
+    names = tuple(sorted({*known.names, *device.names}))
+    listed[known.name] = replace(known, names=names)
+    return tuple(listed[name] for name in sorted(listed)), known.name
+
+
+def _label(taken: Iterable[str], device: DeviceIdentity) -> str:
+    """Its name, told apart from other silicon of that name by as few facts as it takes."""
+    facts = (
+        f"{device.sms} SMs",
+        f"{device.bus_bits} bit",
+        f"{device.memory_mhz} MHz",
+        f"{device.shared_bytes} B",
+        str(device.arch),
+        device.backend,
+    )
+    told = (f"{device.name} ({', '.join(facts[:count])})" for count in range(1, len(facts) + 1))
+    return next(label for label in (device.name, *told) if label not in set(taken))
+
+
+@contextlib.contextmanager
+def _exclusive(path: Path) -> Iterator[None]:
+    # Beside the lockfile it would be litter in the user's repository.
+    digest = hashlib.sha256(os.path.realpath(path).encode()).hexdigest()[:16]
+    seat = Path(tempfile.gettempdir(), f"tritune-{os.getuid()}-{digest}.lock")
+    try:
+        held = FileLock(seat, mode=0o600)
+        held.acquire()
+    except OSError as error:
+        raise _cannot("locked", seat, error) from error
+    try:
+        yield
+    finally:
+        held.release()
+
+
+def _replace(path: Path, text: str) -> None:
+    real = Path(os.path.realpath(path))  # a link stays a link
+    try:
+        if real.exists() and real.read_bytes() == text.encode():
+            return
+        _write_beside(real, text)
+    except OSError as error:
+        raise _cannot("written", path, error) from error
+
+
+def _write_beside(path: Path, text: str) -> None:
+    if path.exists() and not os.access(path, os.W_OK):
+        raise PermissionError(errno.EACCES, "it is read-only")
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with beside.open("x", encoding="utf-8", newline="\n") as file:
+            if path.exists():
+                os.fchmod(file.fileno(), path.stat().st_mode & 0o7777)
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def _cannot(what: str, path: Path, error: OSError) -> TrituneError:
+    kind = EnvironmentFaultError if error.errno in _MACHINE else LockError
+    return kind(
+        f"cannot be {what}: {error.strerror or error}",
+        where=str(path),
+        hint="nothing was changed; --lockfile FILE writes elsewhere" if what == "written" else "",
+    )

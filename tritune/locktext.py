@@ -1,0 +1,260 @@
+"""locktext: lockfile text -> Lock, the one reader of the format.
+
+JSON, because the standard library reads it in production: a kernel's import reaches this
+module. Strict, because a field that is passed over in silence is a typing mistake that runs.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tritune import jsonplaces
+from tritune.errors import LockError
+from tritune.model import Config, DeviceIdentity, Entry, Evidence, Lock, LockedKey
+
+VERSION = 1
+
+_MARKER = re.compile(r"^(<{7}|={7}|>{7}|\|{7})( .*)?$", re.MULTILINE)
+_RESTORE = "restore it from git, or delete the file and sweep again"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Document:
+    """A lockfile whose outline is right; its entries are looked at kernel by kernel."""
+
+    path: str
+    text: str
+    devices: tuple[DeviceIdentity, ...]
+    near: tuple[tuple[str, tuple[str, ...]], ...]
+    kernels: Mapping[str, Any]
+
+    def entries(self, kernel: str) -> Iterator[tuple[LockedKey, Entry]]:
+        """The entries of one kernel, sorted; `LockError` for the first that is damaged."""
+        reader = _Reader(self.path, self.text)
+        found = reader.mapping(self.kernels.get(kernel, {}), ("kernels", kernel))
+        for device in sorted(found):
+            keys = reader.mapping(found[device], ("kernels", kernel, device))
+            for key in sorted(keys, key=natural):
+                path = ("kernels", kernel, device, key)
+                yield (
+                    LockedKey(kernel=kernel, device=device, key=key),
+                    reader.entry(keys[key], path),
+                )
+
+
+def parse(text: str, path: str) -> Lock:
+    """Every entry of a lockfile, or a LockError that says where it is damaged."""
+    document = outline(text, path)
+    return Lock(
+        devices=document.devices,
+        entries=tuple(
+            item for kernel in sorted(document.kernels) for item in document.entries(kernel)
+        ),
+        near=document.near,
+    )
+
+
+def outline(text: str, path: str) -> Document:
+    """The devices of a lockfile, and its kernels unread."""
+    whole = _load(text, path)
+    reader = _Reader(path, text)
+    top = reader.mapping(whole, ())
+    reader.version(top)
+    reader.only(top, {"tritune", "devices", "near", "kernels"}, ())
+    devices = reader.mapping(top.get("devices", {}), ("devices",))
+    near = reader.mapping(top.get("near", {}), ("near",))
+    kernels = reader.mapping(top.get("kernels", {}), ("kernels",))
+    return Document(
+        path=path,
+        text=text,
+        devices=tuple(reader.device(name, devices[name]) for name in sorted(devices)),
+        near=tuple((name, reader.texts(near[name], ("near", name))) for name in sorted(near)),
+        kernels=kernels,
+    )
+
+
+def natural(key: str) -> tuple[tuple[int, int, str], ...]:
+    """Order in which M=64 comes before M=1024."""
+    parts = re.split(r"([0-9]+)", key)
+    # Every second part is a number; the text itself settles 064 against 64.
+    ranks = tuple((1, int(p), p) if i % 2 else (0, 0, p) for i, p in enumerate(parts))
+    return (*ranks, (0, 0, key))
+
+
+def _load(text: str, path: str) -> Any:
+    if text.startswith("\ufeff"):
+        raise LockError(
+            "starts with a byte-order mark", where=f"{path}:1", hint="save it as plain UTF-8"
+        )
+    if not text.strip():
+        raise LockError("is empty", where=path, hint=_RESTORE)
+    if marker := _MARKER.search(text):
+        line = text.count("\n", 0, marker.start()) + 1
+        raise LockError(
+            "has the markers of an unfinished merge",
+            where=f"{path}:{line}",
+            hint="take one side (`git checkout --ours` or `--theirs`) and sweep again",
+        )
+    return _decode(text, path)
+
+
+def _decode(text: str, path: str) -> Any:
+    twice: list[str] = []
+    strange: list[str] = []
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) != len(pairs):
+            twice.append(pairs[0][0])
+        return found
+
+    try:
+        whole = json.loads(text, object_pairs_hook=unique, parse_constant=strange.append)
+    except json.JSONDecodeError as error:
+        raise _broken(error, text, path) from error
+    except (RecursionError, ValueError) as error:  # nested too deep; a number of 5,000 digits
+        raise LockError(f"is not a lockfile: {error}", where=path, hint=_RESTORE) from error
+    if strange:
+        line = text.count("\n", 0, text.index(strange[0])) + 1
+        raise LockError(
+            f"{strange[0]} is not a number that JSON has", where=f"{path}:{line}", hint=_RESTORE
+        )
+    if twice:
+        raise _doubled(text, path)
+    return whole
+
+
+def _broken(error: json.JSONDecodeError, text: str, path: str) -> LockError:
+    if not text[error.pos :].strip() or error.msg.startswith("Unterminated"):
+        what = "is cut off here"
+    else:
+        what = f"is not JSON: {error.msg.lower()}"
+    return LockError(what, where=f"{path}:{error.lineno}", hint=_RESTORE)
+
+
+def _doubled(text: str, path: str) -> LockError:
+    pair = jsonplaces.doubled(text)
+    assert pair is not None, "json saw a doubled name"  # noqa: S101  # the two readers agree
+    first, second = pair
+    return LockError(
+        f'"{second.path[-1]}" stands twice, first on line {first.line}',
+        where=f"{path}:{second.line}",
+        hint="a merge kept both sides: delete one of the two and sweep again",
+    )
+
+
+class _Reader:
+    """Type checks that know where they are."""
+
+    def __init__(self, path: str, text: str) -> None:
+        self.path = path
+        self.text = text
+
+    def wrong(self, what: str, at: jsonplaces.Path, hint: str = _RESTORE) -> LockError:
+        line = jsonplaces.line_of(self.text, at)
+        inside = ".".join(str(part) for part in at)
+        where = f"{self.path}:{line}: {inside}" if inside else f"{self.path}:{line}"
+        return LockError(what, where=where, hint=hint)
+
+    def expected(self, what: str, value: object, at: jsonplaces.Path) -> LockError:
+        return self.wrong(f"expected {what}, got {json.dumps(value)[:40]}", at)
+
+    def mapping(self, value: Any, at: jsonplaces.Path) -> Mapping[str, Any]:
+        if not isinstance(value, dict):
+            raise self.expected("an object", value, at)
+        return value
+
+    def only(self, value: Mapping[str, Any], known: set[str], at: jsonplaces.Path) -> None:
+        for name in value:
+            if name not in known:
+                raise self.wrong("is not part of a lockfile", (*at, name))
+
+    def version(self, top: Mapping[str, Any]) -> None:
+        if "tritune" not in top:
+            raise self.wrong('has no "tritune", the version of its format', ())
+        version = top["tritune"]
+        if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+            raise self.expected("the version of the format", version, ("tritune",))
+        if version > VERSION:
+            raise self.wrong(
+                f"format {version} is newer than this tritune, which reads {VERSION}",
+                ("tritune",),
+                "upgrade tritune",
+            )
+
+    def texts(self, value: Any, at: jsonplaces.Path) -> tuple[str, ...]:
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+            raise self.expected("a list of texts", value, at)
+        return tuple(value)
+
+    def device(self, name: str, value: Any) -> DeviceIdentity:
+        at = ("devices", name)
+        fields = self.fields(value, at, _DEVICE)
+        names = self.texts(fields.pop("names", []), (*at, "names"))
+        return DeviceIdentity(name=name, names=names, **fields)
+
+    def entry(self, value: Any, at: jsonplaces.Path) -> Entry:
+        found = self.fields(value, at, {"config": _required(dict), "evidence": _required(dict)})
+        config = found["config"]
+        for name, item in config.items():
+            if isinstance(item, (dict, list)):
+                raise self.expected("a value", item, (*at, "config", name))
+        evidence = self.fields(found["evidence"], (*at, "evidence"), _EVIDENCE)
+        for name in ("us", "default_us", "margin", "noise"):
+            number = evidence.setdefault(name, None)
+            evidence[name] = None if number is None else float(number)
+        return Entry(config=Config.of(config), evidence=Evidence(**evidence))
+
+    def fields(
+        self, value: Any, at: jsonplaces.Path, known: Mapping[str, _Field]
+    ) -> dict[str, Any]:
+        found = dict(self.mapping(value, at))
+        self.only(found, set(known), at)
+        for name, field in known.items():
+            if name not in found:
+                if field.required:
+                    raise self.wrong(f'has no "{name}"', at)
+            elif not field.fits(found[name]):
+                raise self.expected(field.what, found[name], (*at, name))
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Field:
+    what: str
+    fits: Callable[[Any], bool]
+    required: bool = True
+
+
+def _is(*kinds: type) -> Callable[[Any], bool]:
+    # bool is a subclass of int, but a lockfile tells the two apart.
+    return lambda value: isinstance(value, kinds) and not isinstance(value, bool)
+
+
+def _required(kind: type) -> _Field:
+    return _Field({dict: "an object", str: "text", int: "a whole number"}[kind], _is(kind))
+
+
+_NUMBER = _Field("a number", _is(int, float))
+_DEVICE = {
+    "backend": _required(str),
+    "arch": _Field("a number or text", _is(int, str)),
+    "sms": _required(int),
+    "shared_bytes": _required(int),
+    "bus_bits": _required(int),
+    "memory_mhz": _required(int),
+    "names": _Field("a list of texts", _is(list), required=False),
+}
+_EVIDENCE = {
+    "us": _NUMBER,
+    "default_us": _Field("a number", _is(int, float), required=False),
+    "margin": _Field("a number", _is(int, float), required=False),
+    "noise": _NUMBER,
+    "bits": _required(str),
+    "ir": _required(str),
+    "triton": _required(str),
+}

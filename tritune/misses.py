@@ -1,0 +1,56 @@
+"""misses: a call whose key is not locked -> a log line, a line of JSON, or LookupMissError."""
+
+from __future__ import annotations
+
+import json
+import threading
+
+from tritune import switches
+from tritune.errors import LookupMissError
+from tritune.lookup import Asked, Lockfile, logger
+from tritune.model import DeviceIdentity
+
+_said: set[str] = set()
+_writing = threading.Lock()
+
+
+def report(file: Lockfile, device: DeviceIdentity, asked: Asked, why: str) -> None:
+    """Say it once a kernel; write it down always; raise where the user wants that."""
+    label = file.label(device) or device.name
+    if switches.miss_is_error():
+        if file.error is not None:
+            raise file.error
+        raise LookupMissError(
+            f"`{asked.kernel}` has no locked config for {asked.text} on {label}: {why}",
+            where=str(file.path),
+            hint="add it to the sweep file's shapes and sweep again",
+        )
+    _write(file, label, asked, why)
+    with _writing:
+        first = asked.kernel not in _said
+        _said.add(asked.kernel)
+    if first and file.error is None:
+        logger.warning(
+            "%s: no locked config for %s on %s, so it runs its default: %s",
+            asked.kernel,
+            asked.text,
+            label,
+            why,
+        )
+
+
+def _write(file: Lockfile, label: str, asked: Asked, why: str) -> None:
+    if not (path := switches.miss_log()):
+        return
+    line = {
+        "kernel": asked.kernel,
+        "device": label,
+        "key": asked.text,
+        "why": why,
+        "lockfile": str(file.path),
+    }
+    try:
+        with _writing, open(path, "a", encoding="utf-8") as log:  # noqa: PTH123  # append
+            log.write(json.dumps(line) + "\n")
+    except OSError as error:
+        logger.warning("TRITUNE_LOG: cannot write %s: %s", path, error)

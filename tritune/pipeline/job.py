@@ -1,0 +1,151 @@
+"""pipeline.job: a sweep file, the options and this machine -> everything known before it starts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Protocol
+
+from tritune import expression, places, space, spec
+from tritune.errors import SpecError, TrituneError
+from tritune.load import describe_all, load_all
+from tritune.model import KernelInfo, Step, Sweep, Target
+from tritune.places import Places
+from tritune.setting import Setting, find
+from tritune.workers import Done, Raised, Worker, default_jobs
+
+LOAD_LIMIT_S = 120.0
+
+
+class Observer(Protocol):
+    """Who is told what a sweep is doing."""
+
+    def stage(self, name: str, total: int | None) -> None:
+        """A stage begins, of *total* steps where that is known."""
+
+    def advance(self, text: str = "") -> None:
+        """One step is done."""
+
+    def say(self, text: str) -> None:
+        """A line that stays."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SweepOptions:
+    """What the command line says of a sweep."""
+
+    only: str | None = None
+    device: str | None = None
+    target: str | None = None
+    lockfile: Path | None = None
+    dry_run: bool = False
+    jobs: int | None = None
+    compile_budget_s: float = 120.0
+    journal: Path | None = None
+    fresh: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Job:
+    """One sweep of one kernel: everything that is known before it starts."""
+
+    sweep: Sweep
+    options: SweepOptions
+    info: KernelInfo
+    setting: Setting
+    places: Places
+    observer: Observer
+    started: float = field(default_factory=time.monotonic)
+    steps: list[Step] = field(default_factory=list)
+
+    @property
+    def target(self) -> Target:
+        return self.setting.target
+
+    @property
+    def lockfile(self) -> Path:
+        return self.options.lockfile or Path(self.info.lockfile)
+
+    @property
+    def near_constraints(self) -> dict[str, tuple[str, ...]]:
+        """What has to hold where the nearest locked size is served, by kernel."""
+        if self.info.near is None:
+            return {}
+        axes = {name for problem in self.sweep.problems for name in problem.as_dict()}
+        admits = space.constraints(self.sweep, self.target)
+        return {self.info.name: tuple(one.text for one in admits if one.names & axes)}
+
+    @property
+    def jobs(self) -> int:
+        return self.options.jobs or default_jobs()
+
+    @contextmanager
+    def step(self, name: str, total: int | None) -> Iterator[list[str]]:
+        """One stage: told as it goes, and kept as a line of the report."""
+        said: list[str] = []
+        began = time.monotonic()
+        self.observer.stage(name, total)
+        yield said
+        text = " · ".join(said)
+        self.steps.append(Step(name=name, text=text, seconds=time.monotonic() - began))
+
+
+def start(path: Path, options: SweepOptions, observer: Observer) -> tuple[Job, ...]:
+    """Read the file, ask the kernel module what it is, and find where the times come from.
+
+    One job a kernel: a file that names only a problem tunes every kernel that its op launches.
+    """
+    sweep = read(path, options)
+    logs = places.made(places.cache_folder() / "logs")
+    observer.stage("loading the kernel", None)
+    infos = describe_kernels(sweep, logs / "load.log")
+    place = find(sweep, device=options.device, target=options.target, log=logs / "device.log")
+    jobs = []
+    for info in infos:
+        space.check_against(sweep, info)
+        jobs.append(
+            Job(
+                sweep=sweep if sweep.kernel else replace(sweep, kernel=info.name),
+                options=options,
+                info=info,
+                setting=place,
+                places=Places.of(source=info.source, journals=options.journal),
+                observer=observer,
+            )
+        )
+    return tuple(jobs)
+
+
+def read(path: Path, options: SweepOptions) -> Sweep:
+    sweep = spec.read_sweep(path)
+    if options.only is None:
+        return sweep
+    try:
+        kept = tuple(one for one in sweep.problems if expression.truth(options.only, one.as_dict()))
+    except expression.ConstraintError as error:
+        axes = ", ".join(name for name, _ in sweep.problems[0].axes)
+        raise SpecError(str(error), where=f"--only {options.only}", hint=f"axes: {axes}") from None
+    if not kept:
+        raise SpecError("no problem is left", where=f"--only {options.only}")
+    return replace(sweep, problems=kept)
+
+
+def describe_kernels(sweep: Sweep, log: Path) -> tuple[KernelInfo, ...]:
+    with Worker(load_all, sweep.kernel, sweep.problem, log=log) as worker:
+        answer = worker.call(describe_all, timeout_s=LOAD_LIMIT_S)
+    match answer:
+        case Done(value):
+            return value
+        case Raised(error=TrituneError() as error):
+            raise error
+        case _:
+            what = sweep.kernel or sweep.problem
+            raise TrituneError(f"`{what}` cannot be loaded: {answer}", where=sweep.path)
+
+
+def near(path: Path) -> str:
+    here = Path.cwd()
+    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)

@@ -1,0 +1,68 @@
+"""pipeline.questions: a sweep file -> what can be said of it without sweeping; writes nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from tritune import places, space
+from tritune.device import cuda, targets
+from tritune.errors import TrituneError
+from tritune.journal import Journal
+from tritune.model import Rejected, Sweep, Target
+from tritune.pipeline.job import SweepOptions, describe_kernels, read
+
+
+def space_counts(path: Path, options: SweepOptions) -> space.SpaceCount:
+    """How many configs the space has, and how many each constraint removes."""
+    sweep = read(path, options)
+    with TemporaryDirectory() as folder:
+        [info, *_] = describe_kernels(sweep, Path(folder) / "load.log")
+    space.check_against(sweep, info)
+    return space.candidates_per_constraint(sweep, _target(sweep, options), info)
+
+
+def _target(sweep: Sweep, options: SweepOptions) -> Target:
+    name = options.target or next(iter(sweep.targets), None)
+    if name is None:
+        raise TrituneError(
+            "no target is named", where=sweep.path, hint="name one with --target, or add `targets:`"
+        )
+    return targets.find(name)
+
+
+def rejected(path: Path, options: SweepOptions) -> tuple[Rejected, ...]:
+    """Every rejected candidate in the newest journal of a sweep file, else in its record."""
+    sweep = read(path, options)
+    kept = set(sweep.problems)
+    journal = Journal.open(_newest(path, sweep, options), read_only=True)
+    found = (one for one in journal.outcomes() if isinstance(one, Rejected))
+    return tuple(one for one in found if one.candidate.problem in kept)
+
+
+def _newest(path: Path, sweep: Sweep, options: SweepOptions) -> Path:
+    folder = options.journal or places.cache_folder() / "journals"
+    named = [options.target] if options.target else [*sweep.targets]
+    own = [*folder.glob(places.journal_path(folder, path, "*").name)]
+    if options.target:
+        own = [one for one in own if one == places.journal_path(folder, path, options.target)]
+    if own:
+        return max(own, key=lambda one: one.stat().st_mtime)
+    records = [places.record_path(path, name) for name in named]
+    found = next((record for record in records if record.is_file()), None)
+    if found is None:
+        raise TrituneError(
+            "no journal of this sweep on this machine",
+            where=str(path),
+            hint="`tritune sweep` on a GPU writes one; --journal DIR reads another machine's",
+        )
+    return found
+
+
+def device() -> Target | None:
+    """The first GPU of this machine; None where there is none."""
+    if not cuda.present():
+        return None
+    with TemporaryDirectory() as folder:
+        identity, _ = cuda.probe(0, Path(folder) / "device.log")
+    return targets.of_device(identity)

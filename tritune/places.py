@@ -1,0 +1,75 @@
+"""places: what tritune keeps outside the repository -> folders, made when first needed."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from tritune.errors import EnvironmentFaultError
+
+VARIABLE = "TRITUNE_CACHE_DIR"
+
+
+def cache_folder() -> Path:
+    """`TRITUNE_CACHE_DIR`, else `tritune` in the user's cache folder."""
+    named = os.environ.get(VARIABLE)
+    if named:
+        return Path(named).absolute()
+    base = os.environ.get("XDG_CACHE_HOME") or Path("~").expanduser() / ".cache"
+    return Path(base) / "tritune"
+
+
+def made(folder: Path) -> Path:
+    """*folder*, there and writable.
+
+    Raises:
+        EnvironmentFaultError: it cannot be made or written to.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / f".{os.getpid()}"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise EnvironmentFaultError(
+            f"cannot write here ({error.strerror})",
+            where=str(folder),
+            hint=f"set {VARIABLE} to a folder that can be written",
+        ) from error
+    return folder
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Places:
+    """Where one sweep keeps its journal, its binaries and what compilers print."""
+
+    journals: Path
+    binaries: Path
+    logs: Path
+
+    @classmethod
+    def of(cls, *, source: str, journals: Path | None) -> Places:
+        """The folders for a kernel with the source digest *source*.
+
+        Binaries are kept by source digest: Triton's own cache serves an old binary after an edit
+        that its key misses, such as a constant reached through a module.
+        """
+        cache = cache_folder()
+        return cls(
+            journals=made(journals or cache / "journals"),
+            binaries=made(cache / "binaries" / source),
+            logs=made(cache / "logs"),
+        )
+
+
+def journal_path(folder: Path, sweep: Path, device: str) -> Path:
+    """The journal of one sweep file on one device."""
+    digest = hashlib.sha256(str(sweep.absolute()).encode()).hexdigest()[:8]
+    return folder / f"{sweep.stem}-{digest}.{device.replace(' ', '_')}.jsonl"
+
+
+def record_path(sweep: Path, device: str) -> Path:
+    """The recorded journal that a repository carries for a sweep file and a device."""
+    return sweep.parent / "recorded" / f"{sweep.stem}.{device.replace(' ', '_')}.jsonl.gz"

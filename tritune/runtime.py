@@ -1,0 +1,156 @@
+"""runtime: what a kernel module calls. A decorated kernel -> a kernel that runs what is locked.
+
+Standard library only; triton is imported when the first kernel is decorated, torch never.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tritune import contract as contracts
+from tritune import silicon, switches
+from tritune.contract import call_site as caller
+from tritune.errors import EnvironmentFaultError, KernelError
+from tritune.model import DeviceIdentity, Value
+from tritune.switches import intercept, stats
+
+__all__ = [
+    "Problem",
+    "caller",
+    "forced",
+    "identify",
+    "intercept",
+    "kernel",
+    "override",
+    "problem",
+    "stats",
+]
+
+LOCKFILE = "tritune.lock"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One problem, made: the op to run on it, and what is known of the op.
+
+    *run* and *reference* take no arguments and return the result (a tensor, or several in a
+    tuple, list or dict). *flops* and *bytes* are the least work that the problem needs.
+    """
+
+    run: Callable[[], Any]
+    reference: Callable[[], Any] | None = None
+    flops: float | None = None
+    bytes: float | None = None
+    timed: str = "kernel"
+    """`kernel`: only the kernel's launches are timed; `op`: all that `run` does."""
+
+    def __post_init__(self) -> None:
+        if self.timed not in {"kernel", "op"}:
+            raise KernelError(
+                f"timed={self.timed!r} of a Problem",
+                where=caller(),
+                hint='it is "kernel" or "op"',
+            )
+
+
+def kernel(
+    decorated: Any = None,
+    *,
+    key: Iterable[str] | None = None,
+    like: Iterable[str] | None = None,
+    near: str | None = None,
+    default: Mapping[str, Value] | None = None,
+    lockfile: str | Path | None = None,
+) -> Any:
+    """Make a Triton kernel run what its lockfile says.
+
+    *key* names the arguments a config depends on; *like* the tensors whose dtype and alignment
+    it depends on (all, if left out); *default* is the config of a call that is not locked, and
+    its names are the tunables; *near* names the one argument of *key* for which the nearest
+    locked value will do. Over `@triton.autotune`, all are taken from it if left out.
+    """
+
+    def decorate(inner: Any) -> Any:
+        from tritune import dispatch, tuned
+
+        function = contracts.describe(inner)
+        stock = tuned.autotuner_of(inner, function)
+        if stock is not None:
+            tuning = tuned.of_autotuned(stock, default, function)
+        elif default is None:
+            raise _no_default(function)
+        else:
+            contracts.check(function, default, key=key or (), like=like, near=near)
+            tuning = tuned.of_jit(inner, default)
+        names = tuning.key if key is None else key
+        contract = contracts.check(function, tuning.default, key=names, like=like, near=near)
+        return dispatch.Kernel(tuning, contract, _lockfile(function, lockfile))
+
+    return decorate if decorated is None else decorate(decorated)
+
+
+def problem(kernel: Any) -> Callable[[Callable[..., Problem]], Callable[..., Problem]]:
+    """Mark the function that makes a problem of *kernel*; its parameters are `shapes:` axes."""
+    _check_kernel(kernel, "@tritune.problem")
+
+    def mark(function: Callable[..., Problem]) -> Callable[..., Problem]:
+        kernel.problem = function
+        return function
+
+    return mark
+
+
+@contextmanager
+def override(kernel: Any, config: Mapping[str, Value]) -> Iterator[None]:
+    """Force *config* on *kernel*, for an experiment: on its launches and its `config()`.
+
+    It holds for the whole process, because autograd runs backward kernels in other threads.
+    """
+    _check_kernel(kernel, "tritune.override")
+    kernel.check_config(config, caller())
+    before, kernel.forced_config = kernel.forced_config, dict(config)
+    try:
+        yield
+    finally:
+        kernel.forced_config = before
+
+
+forced = override
+"""The sweep's word for it."""
+
+
+def identify(index: int) -> DeviceIdentity:
+    """The silicon of GPU *index*, by the facts that a look-up compares; starts the driver."""
+    device = silicon.identify(index)
+    if device is None:
+        raise EnvironmentFaultError(f"Triton finds no driver for GPU {index}")
+    return device
+
+
+def _lockfile(function: contracts.Function, given: str | Path | None) -> Path:
+    if instead := switches.lockfile():
+        return Path(instead).absolute()
+    return Path(function.file).absolute().parent / (given or LOCKFILE)
+
+
+def _no_default(function: contracts.Function) -> KernelError:
+    return KernelError(
+        f"`{function.short}` has no default config",
+        where=function.where,
+        hint="say default=dict(BLOCK=128, ..., num_warps=4): its names are the tunables",
+    )
+
+
+def _check_kernel(kernel: Any, who: str) -> None:
+    from tritune import dispatch
+
+    if not isinstance(kernel, dispatch.Kernel):
+        raise KernelError(
+            f"{who} got {type(kernel).__name__}, not a kernel",
+            where=caller(),
+            hint="put @tritune.kernel above @triton.jit or @triton.autotune",
+        )

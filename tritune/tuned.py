@@ -1,0 +1,146 @@
+"""tuned: what stands under `@tritune.kernel`, and the live Config of each of its configs.
+
+A `pre_hook` is code, so no lockfile can hold it: it belongs to the kernel's own list of
+configs, and a locked config is matched back to it. What is for tuning only (`reset_to_zero`,
+`restore_value`, the autotuner's own hooks) is kept for a sweep and never run in production.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from triton.runtime.autotuner import Autotuner
+from triton.runtime.autotuner import Config as TritonConfig
+
+from tritune.contract import Function, layers
+from tritune.errors import KernelError
+from tritune.model import LAUNCH_OPTIONS, Value
+
+_ALWAYS = ("num_warps", "num_stages")
+_SOMETIMES = {"num_ctas": 1, "maxnreg": None}
+"""Launch options that only few kernels tune, with what Triton takes for "not said"."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tuning:
+    """What a kernel is tuned over, as its decorators say."""
+
+    fn: Any
+    """What runs: the jit function, with its heuristics."""
+    default: Mapping[str, Value]
+    configs: tuple[TritonConfig, ...]
+    values: tuple[Mapping[str, Value], ...]
+    """The configs as plain values, in the same order."""
+    key: tuple[str, ...] = ()
+    reset_to_zero: tuple[str, ...] = ()
+    restore_value: tuple[str, ...] = ()
+    pre_hook: Callable[..., Any] | None = None
+    post_hook: Callable[..., Any] | None = None
+    prune_configs_by: Mapping[str, Any] | None = None
+    stock: Any = None
+    """The autotuner itself, for `TRITUNE=off`."""
+
+    def live(self, config: Mapping[str, Value]) -> TritonConfig:
+        """The kernel's own Config of these values, or a new one with the hook all share."""
+        for live, values in zip(self.configs, self.values, strict=True):
+            if values.items() <= config.items():
+                return live
+        return to_triton(config, self.configs[0].pre_hook if self._one_hook() else None)
+
+    def no_hook(self, config: Mapping[str, Value]) -> str:
+        """Why no hook can be given to *config*; empty when its hook is known."""
+        if self._one_hook() or any(v.items() <= config.items() for v in self.values):
+            return ""
+        return "it is none of the kernel's own configs, and their pre_hooks differ"
+
+    def _one_hook(self) -> bool:
+        return len({id(live.pre_hook) for live in self.configs}) == 1
+
+
+def of_jit(fn: Any, default: Mapping[str, Value]) -> Tuning:
+    """A kernel under plain `@triton.jit`: its default is its only config."""
+    values = dict(default)
+    return Tuning(fn=fn, default=values, configs=(to_triton(values),), values=(values,))
+
+
+def of_autotuned(stock: Any, default: Mapping[str, Value] | None, function: Function) -> Tuning:
+    """A kernel under `@triton.autotune`: its configs, key, hooks and prune function."""
+    names = _names(stock.configs)
+    values = tuple(_values(live, names) for live in stock.configs)
+    _check_same_names(stock.configs, function)
+    return Tuning(
+        fn=stock.fn,
+        default=dict(default or values[0]),
+        configs=tuple(stock.configs),
+        values=values,
+        key=tuple(stock.keys or ()),
+        reset_to_zero=tuple(stock.reset_to_zero),
+        restore_value=tuple(stock.restore_value),
+        pre_hook=stock.pre_hook if stock.user_defined_pre_hook else None,
+        post_hook=stock.post_hook if stock.user_defined_post_hook else None,
+        prune_configs_by=_pruning(stock),
+        stock=stock,
+    )
+
+
+def autotuner_of(decorated: object, function: Function) -> Any:
+    """The autotuner at the top of *decorated*; None where there is none."""
+    if isinstance(decorated, Autotuner):
+        return decorated
+    if any(isinstance(layer, Autotuner) for layer in layers(decorated)):
+        raise KernelError(
+            f"`{function.short}` has a decorator between @tritune.kernel and @triton.autotune",
+            where=function.where,
+            hint="put @triton.heuristics below @triton.autotune",
+        )
+    return None
+
+
+def to_triton(
+    config: Mapping[str, Value], pre_hook: Callable[..., Any] | None = None
+) -> TritonConfig:
+    """A Config of Triton's; launch options that it has no field for go among its kwargs."""
+    fields = {*_ALWAYS, *_SOMETIMES}
+    options = {name: value for name, value in config.items() if name in fields}
+    kwargs = {name: value for name, value in config.items() if name not in fields}
+    return TritonConfig(kwargs, **options, pre_hook=pre_hook)
+
+
+def _names(configs: list[TritonConfig]) -> tuple[str, ...]:
+    spoken = [
+        name
+        for name, unsaid in _SOMETIMES.items()
+        if any(getattr(live, name, unsaid) != unsaid for live in configs)
+    ]
+    extra = [name for name in configs[0].kwargs if name not in _ALWAYS]
+    return (*extra, *_ALWAYS, *spoken)
+
+
+def _values(live: TritonConfig, names: tuple[str, ...]) -> dict[str, Value]:
+    return {
+        name: live.kwargs[name] if name in live.kwargs else getattr(live, name, None)
+        for name in names
+    }
+
+
+def _check_same_names(configs: list[TritonConfig], function: Function) -> None:
+    for live in configs[1:]:
+        odd = set(live.kwargs) ^ set(configs[0].kwargs)
+        if odd - LAUNCH_OPTIONS:
+            raise KernelError(
+                f"the configs of `{function.short}` do not all set {', '.join(sorted(odd))}",
+                where=function.where,
+                hint="give every Config the same names",
+            )
+
+
+def _pruning(stock: Any) -> Mapping[str, Any] | None:
+    if stock.early_config_prune is None and stock.perf_model is None:
+        return None
+    return {
+        "early_config_prune": stock.early_config_prune,
+        "perf_model": stock.perf_model,
+        "top_k": stock.configs_top_k,
+    }
