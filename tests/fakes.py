@@ -25,7 +25,6 @@ from tritune.model import (
     Reason,
     Rejected,
     Target,
-    Value,
     Verified,
 )
 
@@ -62,11 +61,11 @@ H200_IDENTITY = DeviceIdentity(
 )
 
 
-def config(**values: Value) -> Config:
+def config(**values: Any) -> Config:
     return Config.of({"BLOCK": 64, "num_warps": 4} | values)
 
 
-def candidate(*, kernel: str = KERNEL, problem: Problem = PROBLEM, **values: Value) -> Candidate:
+def candidate(*, kernel: str = KERNEL, problem: Problem = PROBLEM, **values: Any) -> Candidate:
     return Candidate(kernel=kernel, problem=problem, config=config(**values))
 
 
@@ -76,7 +75,7 @@ def compiled(
     key: str = KEY,
     ir: str = "87b314e3",
     aliases: Sequence[Config] = (),
-    **values: Value,
+    **values: Any,
 ) -> Compiled:
     this = candidate(problem=problem, **values)
     return Compiled(
@@ -98,7 +97,7 @@ def measured(
     bits: str = "9c1e04d2",
     ir: str = "87b314e3",
     aliases: Sequence[Config] = (),
-    **values: Value,
+    **values: Any,
 ) -> Measured:
     """Three screening samples of *us*, or *samples*; no finals unless given."""
     return Measured(
@@ -113,13 +112,13 @@ def rejected(
     reason: Reason = Reason.SHARED,
     detail: str = "262144 of 232448 bytes",
     log: str = "",
-    **values: Value,
+    **values: Any,
 ) -> Rejected:
     return Rejected(candidate=candidate(**values), reason=reason, detail=detail, log=log)
 
 
 def evidence(**changed: Any) -> Evidence:
-    fields = {
+    fields: dict[str, Any] = {
         "us": 10.0,
         "default_us": 20.0,
         "margin": 0.031,
@@ -242,17 +241,15 @@ def grid_samples(problem: Problem) -> dict[Config, tuple[float, ...]]:
 
 def grid_outcomes() -> tuple[Outcome, ...]:
     """The grid as a journal would hold it: its samples were taken one config at a time."""
-    return tuple(
-        outcome
-        for problem in grid_problems()
-        for outcome in (
-            *(
-                Measured(compiled=one, samples_us=grid_samples(problem)[one.candidate.config])
-                for one in grid_compiled(problem)
-            ),
-            *grid_rejected(problem),
-        )
-    )
+    outcomes: list[Outcome] = []
+    for problem in grid_problems():
+        samples = grid_samples(problem)
+        outcomes += [
+            Measured(compiled=one, samples_us=samples[one.candidate.config])
+            for one in grid_compiled(problem)
+        ]
+        outcomes += grid_rejected(problem)
+    return tuple(outcomes)
 
 
 def _grid_problem(row: Mapping[str, Any]) -> Problem:

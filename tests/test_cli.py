@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner, Result
+
 from test_views import (
     H200,
     LOCK,
@@ -23,7 +24,6 @@ from test_views import (
     report,
     winner,
 )
-
 from tritune import lock, pipeline
 from tritune.cli import COMMANDS, filters, project, tritune
 from tritune.errors import EnvironmentFaultError, ManyMistakesError, SpecError
@@ -341,9 +341,9 @@ def test_show_space_counts_configs(folder, monkeypatch):
     monkeypatch.setattr(pipeline, "space_counts", lambda path, options: counts, raising=False)
 
     assert run("show", "space", "sweeps/matmul.yaml").stdout == (
-        "sweeps/matmul.yaml       configs\n"
-        "the whole space               12\n"
-        "left for all of 1 problem     12\n"
+        "sweeps/matmul.yaml        configs\n"
+        "the whole space                12\n"
+        "left for all of 1 problem      12\n"
     )
     made = json.loads(run("show", "space", "sweeps/matmul.yaml", "--json").stdout)
     assert (made["configs"], made["left"][0]["configs"]) == (12, 12)

@@ -62,11 +62,11 @@ class Kernel(Autotuner):  # type: ignore[misc]
         self.default = dict(tuning.default)
         self.problem: Callable[..., Any] | None = None
         self.forced_config: dict[str, Value] | None = None
-        self.best_config = tuning.live(self.default)
         self.is_off = switches.off()
         self._positions = {name: i for i, name in enumerate(self.arg_names)}
         self._memo: dict[tuple[object, ...], tuple[str, dict[str, Value]]] = {}
         self._lives: dict[Config, TritonConfig] = {}
+        self.best_config = self._live(self.default)
         self._from_config: set[Config] = set()
         self._file = None if self.is_off else lookup.lockfile(lockfile)
 
@@ -167,6 +167,11 @@ class Kernel(Autotuner):  # type: ignore[misc]
         missing = {*self.tunables} - names
         if missing or strange:
             return f"its config has {', '.join(names)}; the kernel has {', '.join(self.tunables)}"
+        for name, value in config.values:
+            like = self.default.get(name)
+            # `None` is "not said", and stands for any type.
+            if None not in (value, like) and type(value) is not type(like):
+                return f"its {name} is {value!r}, where the kernel's is {like!r}"
         return self.tuning.no_hook(config.as_dict())
 
     def check_config(self, config: Mapping[str, Value], where: str) -> None:

@@ -137,8 +137,9 @@ def _guarded(place: str) -> Iterator[None]:
 
 
 def _failure(error: BaseException, place: str) -> KernelError:
-    first, *_ = str(traceback.TracebackException.from_exception(error)).split("\n")
-    what = f"{type(error).__name__}: {first}"
+    story = str(traceback.TracebackException.from_exception(error))  # survives any `__str__`
+    said = error.msg if isinstance(error, SyntaxError) else story.partition("\n")[0]
+    what = f"{type(error).__name__}: {said}"
     if isinstance(error, SystemExit):
         what = f"sys.exit({'' if error.code is None else repr(error.code)}) at import"
     hints = [hint for pattern, hint in _HINTS if re.search(pattern, what)]
@@ -150,7 +151,7 @@ def _line(error: BaseException, place: str) -> str:
     if isinstance(error, SyntaxError):
         return f"{error.filename}:{error.lineno}"
     libraries = [sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")]
-    skipped = ("<frozen", str(Path(__file__).parent), *libraries)
+    skipped = ("<", str(Path(__file__).parent), *libraries)
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if not frame.filename.startswith(skipped)]
     return f"{own[-1].filename}:{own[-1].lineno}" if own else place

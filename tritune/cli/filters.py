@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 import click
 
 from tritune.model import Entry, Lock, LockedKey, Rejected, Value
 
+T = TypeVar("T")
 Locked = tuple[LockedKey, Entry]
 
 
@@ -29,16 +31,20 @@ def only(text: str, locks: Iterable[Lock]) -> Callable[[Locked], bool]:
     """Entries whose key has all the names that *text* uses, and for which it holds."""
     from tritune import expression
 
+    def holds(item: Locked) -> bool:
+        values = key_values(item[0].key)
+        return needed <= values.keys() and answer(expression.truth, values)
+
+    def answer(ask: Callable[..., T], *more: object) -> T:
+        try:
+            return ask(text, *more)
+        except expression.ConstraintError as error:
+            raise click.BadParameter(f"{text!r}: {error}", param_hint="'--only'") from None
+
     known = {name for lock in locks for key, _ in lock.entries for name in key_values(key.key)}
-    try:
-        needed = expression.names(text)
-        _all_known(sorted(needed), known, "`--only`")
-        return lambda item: (
-            needed <= key_values(item[0].key).keys()
-            and expression.truth(text, key_values(item[0].key))
-        )
-    except expression.ConstraintError as error:
-        raise click.BadParameter(f"{text!r}: {error}", param_hint="'--only'") from None
+    needed = answer(expression.names)
+    _all_known(sorted(needed), known, "'--only'")
+    return holds
 
 
 def key_values(key: str) -> dict[str, Value]:
@@ -72,7 +78,7 @@ def known_name(name: str, flag: str, locks: Iterable[Lock]) -> str:
     test = of_kernel(name) if flag == "--kernel" else of_device(name)
     if not any(test(item) for item in items):
         there = {key.kernel if flag == "--kernel" else key.device for key, _ in items}
-        _unknown(name, there, flag)
+        _unknown(name, there, f"'{flag}'")
     return name
 
 
