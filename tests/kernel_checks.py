@@ -1,23 +1,30 @@
 """kernel_checks: (an op, problems, configs, a device) -> every result against its reference.
 
-Knows nothing of pytest, so that the same checks run in Triton's interpreter on a CPU, in a
-child process of the tests, and on a GPU: `python tests/kernel_checks.py cuda [group ...]`.
+Knows nothing of pytest, so that the same checks run in Triton's interpreter, in a child process
+of the tests, and on a GPU:
+
+    export PYTHONPATH=.
+    TRITON_INTERPRET=1 python tests/kernel_checks.py cpu [group ...]
+    python tests/kernel_checks.py cuda [group ...]
+    python tests/kernel_checks.py compile TARGET [group ...]    # the defaults; needs no GPU
 """
 
 from __future__ import annotations
 
 import math
+import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import torch
 
 import tritune
 from kernels import attention, layer_norm, matmul, softmax, splitk
+
+ROOT = Path(__file__).parents[1]
 
 F16, BF16, F32 = torch.float16, torch.bfloat16, torch.float32
 
@@ -262,9 +269,36 @@ def run(group: str, device: str) -> int:
     return right + len(check.extra)
 
 
-def main(device: str, groups: Iterable[str]) -> None:
-    for group in groups or CHECKS:
-        print(f"{group}: {run(group, device)} right", flush=True)  # noqa: T201
+def compile_default(group: str, target: str) -> object:
+    """The default config on the first problem of the sweep file, compiled for a target."""
+    # Only here, so that the checks on a GPU need no more than torch and triton.
+    from tritune.device import lowering, targets
+    from tritune.model import Candidate, Config
+    from tritune.spec import read_sweep
+
+    sweep = read_sweep(ROOT / "sweeps" / f"{group}.yaml")
+    folder = os.environ.get("TRITON_CACHE_DIR", tempfile.gettempdir())
+    session = lowering.open_session(sweep.kernel, sweep.problem, targets.find(target), folder)
+    default = Config.of(session.loaded.kernel.default)
+    name = session.loaded.kernel.name
+    candidate = Candidate(kernel=name, problem=sweep.problems[0], config=default)
+    return lowering.compile_(session, candidate, "")
+
+
+def main(device: str, words: Sequence[str]) -> None:
+    if device == "compile":
+        target, *groups = words
+        for group in groups or CHECKS:
+            made = compile_default(group, target)
+            say(f"{group}: {made.shared_bytes} bytes shared, {made.stack_bytes} of stack")
+    else:
+        for group in words or CHECKS:
+            say(f"{group}: {run(group, device)} right")
+
+
+def say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

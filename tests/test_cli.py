@@ -322,7 +322,7 @@ def test_show_rejected_keeps_the_values_it_is_given(folder, monkeypatch):
         rejected(problem(4096), config(256), reason=Reason.COMPILE),
         rejected(problem(4096), config(128)),
     )
-    monkeypatch.setattr(pipeline, "rejected", lambda path, options: rows, raising=False)
+    monkeypatch.setattr(pipeline, "rejected", lambda path, options: rows)
 
     result = run("show", "rejected", "sweeps/matmul.yaml", "M=4096", "BLOCK_M=256", "--json")
     text = run("show", "rejected", "sweeps/matmul.yaml", "M=4096")
@@ -338,7 +338,7 @@ def test_show_rejected_keeps_the_values_it_is_given(folder, monkeypatch):
 
 def test_show_space_counts_configs(folder, monkeypatch):
     counts = SpaceCount(configs=12, removed=(), left=((problem(), 12),))
-    monkeypatch.setattr(pipeline, "space_counts", lambda path, options: counts, raising=False)
+    monkeypatch.setattr(pipeline, "space_counts", lambda path, options: counts)
 
     assert run("show", "space", "sweeps/matmul.yaml").stdout == (
         "sweeps/matmul.yaml        configs\n"
@@ -350,11 +350,11 @@ def test_show_space_counts_configs(folder, monkeypatch):
 
 
 def test_show_device_shows_the_gpu_or_says_that_there_is_none(monkeypatch):
-    monkeypatch.setattr(pipeline, "device", lambda: H200, raising=False)
+    monkeypatch.setattr(pipeline, "device", lambda: H200)
     assert run("show", "device").stdout.startswith("H200\nbackend ")
     assert json.loads(run("show", "device", "--json").stdout)["device"]["name"] == "H200"
 
-    monkeypatch.setattr(pipeline, "device", lambda: None, raising=False)
+    monkeypatch.setattr(pipeline, "device", lambda: None)
     none = run("show", "device")
     assert (none.exit_code, none.stdout) == (3, "")
     assert none.stderr == (

@@ -167,8 +167,8 @@ def test_constraints_for_near_are_written_per_kernel_and_replaced_by_the_next_sw
     ("text", "message"),
     [
         ("", "tritune.lock: is empty" + RESTORE),
-        (GOLDEN[:-7], "tritune.lock:30: is cut off here" + RESTORE),
-        (GOLDEN[:400], "tritune.lock:5: is cut off here" + RESTORE),
+        (GOLDEN[:-7], "tritune.lock:28: is cut off here" + RESTORE),
+        (GOLDEN[:400], "tritune.lock:11: is cut off here" + RESTORE),
         ("nonsense", "tritune.lock:1: is not JSON: expecting value" + RESTORE),
         ("[]", "tritune.lock:1: expected an object, got []" + RESTORE),
         ("{}", 'tritune.lock:1: has no "tritune", the version of its format' + RESTORE),
@@ -178,18 +178,24 @@ def test_constraints_for_near_are_written_per_kernel_and_replaced_by_the_next_sw
         ),
         (
             GOLDEN.replace('  "ops:matmul": {\n', '<<<<<<< ours\n  "ops:matmul": {\n'),
-            "tritune.lock:11: has the markers of an unfinished merge\n"
-            "hint: take one side (`git checkout --ours` or `--theirs`) and sweep again",
+            (
+                "tritune.lock:11: has the markers of an unfinished merge\n"
+                "hint: take one side (`git checkout --ours` or `--theirs`) and sweep again"
+            ),
         ),
         (
             GOLDEN.replace('"num_warps": 8', '"num_warps": 8,\n "num_warps": 4'),
-            'tritune.lock:19: "num_warps" stands twice, first on line 18\n'
-            "hint: a merge kept both sides: delete one of the two and sweep again",
+            (
+                'tritune.lock:19: "num_warps" stands twice, first on line 18\n'
+                "hint: a merge kept both sides: delete one of the two and sweep again"
+            ),
         ),
         (
             GOLDEN.replace("M=1024 K", "M=64 K"),
-            'tritune.lock:17: "M=64 K=4096 a=f16" stands twice, first on line 13\n'
-            "hint: a merge kept both sides: delete one of the two and sweep again",
+            (
+                'tritune.lock:17: "M=64 K=4096 a=f16" stands twice, first on line 13\n'
+                "hint: a merge kept both sides: delete one of the two and sweep again"
+            ),
         ),
         (
             GOLDEN.replace('"us": 22.4', '"us": NaN'),
@@ -201,8 +207,10 @@ def test_constraints_for_near_are_written_per_kernel_and_replaced_by_the_next_sw
         ),
         (
             GOLDEN.replace('"tritune": 1', '"tritune": 999'),
-            "tritune.lock:2: tritune: format 999 is newer than this tritune, which reads 1\n"
-            "hint: upgrade tritune",
+            (
+                "tritune.lock:2: tritune: format 999 is newer than this tritune, which reads 1\n"
+                "hint: upgrade tritune"
+            ),
         ),
         (
             GOLDEN.replace('"us": 22.4', '"us": "22.4"'),
@@ -402,4 +410,4 @@ def test_a_file_of_ten_thousand_entries_is_read_quickly_and_in_one_piece():
     text = lock.render(Lock(devices=(device(),), entries=many))
 
     assert len(json.loads(text)["kernels"]["k"]["H100"]) == 10_000
-    assert error_of(text.replace('"B": 9999', '"B": []')).startswith("tritune.lock:40003: ")
+    assert error_of(text.replace('"B": 9999', '"B": []')).startswith("tritune.lock:40006: ")

@@ -70,7 +70,7 @@ def test_a_sweep_file_becomes_a_sweep():
         cache="hot", screen_samples=5, final_rounds=40, compile_limit_s=60.0
     )
     assert sweep.where("space.BLOCK_N") == "sweeps/m.yaml:7:3: space.BLOCK_N"
-    assert sweep.where("hip.space.waves_per_eu") == "sweeps/m.yaml:14:34: hip.space.waves_per_eu"
+    assert sweep.where("hip.space.waves_per_eu") == "sweeps/m.yaml:14:35: hip.space.waves_per_eu"
     assert sweep.where("space.BLOCK_X") == "sweeps/m.yaml: space.BLOCK_X"
     assert pickle.loads(pickle.dumps(sweep)) == sweep  # noqa: S301
     assert hash(sweep) == hash(pickle.loads(pickle.dumps(sweep)))  # noqa: S301
@@ -105,32 +105,30 @@ def test_ten_mistakes_are_ten_errors_in_the_order_of_the_file():
 
     assert len(caught.value.errors) == 10
     assert caught.value.exit_code == 2
-    assert str(caught.value) == "\n".join(
-        (
-            "s.yaml:1:9: kernel: expected module:name, got `matmul_kernel`",
-            "hint: write ../kernels/matmul.py:matmul_kernel or package.module:name",
-            "s.yaml:2:17: targets[1]: `H20O` is not a known target",
-            "hint: did you mean `H200`?",
-            "s.yaml:4:17: space.BLOCK_M[1]: expected an integer, got true",
-            "hint: write a number",
-            "s.yaml:5:13: space.BLOCK_N.rnage: unknown key `rnage`",
-            "hint: did you mean `range`?",
-            's.yaml:6:18: space.num_warps[1]: expected an integer, got "8" in quotes',
-            "hint: write 8 without the quotes",
-            "s.yaml:7:27: space.num_stages.range[1]: expected an integer, got `on`, which YAML"
-            " reads as true",
-            "hint: write a number",
-            "s.yaml:9:5: constraints[0]: `BLOCK_Q` is no axis of the space or of the problem,"
-            " and no fact of the target",
-            "hint: did you mean `BLOCK_N`?",
-            "s.yaml:12:18: shapes[1].M.pow2[1]: expected a power of two, got 48",
-            "hint: write 32 or 64",
-            "s.yaml:13:5: shapes[2]: the problem dtype=float16 M=16 N=4096 is given twice,"
-            " in line 11 and in line 13",
-            "hint: remove it from one of the two",
-            "s.yaml:14:17: timing.cache: expected `cold` or `hot`, got `warm`",
-            "hint: write one of the two",
-        )
+    assert str(caught.value) == (
+        "s.yaml:1:9: kernel: expected module:name, got `matmul_kernel`\n"
+        "hint: write ../kernels/matmul.py:matmul_kernel or package.module:name\n"
+        "s.yaml:2:17: targets[1]: `H20O` is not a known target\n"
+        "hint: did you mean `H200`?\n"
+        "s.yaml:4:17: space.BLOCK_M[1]: expected an integer, got true\n"
+        "hint: write a number\n"
+        "s.yaml:5:13: space.BLOCK_N.rnage: unknown key `rnage`\n"
+        "hint: did you mean `range`?\n"
+        's.yaml:6:18: space.num_warps[1]: expected an integer, got "8" in quotes\n'
+        "hint: write 8 without the quotes\n"
+        "s.yaml:7:27: space.num_stages.range[1]: expected an integer, got `on`, which YAML"
+        " reads as true\n"
+        "hint: write a number\n"
+        "s.yaml:9:5: constraints[0]: `BLOCK_Q` is no axis of the space or of the problem,"
+        " and no fact of the target\n"
+        "hint: did you mean `BLOCK_N`?\n"
+        "s.yaml:12:20: shapes[1].M.pow2[1]: expected a power of two, got 48\n"
+        "hint: write 32 or 64\n"
+        "s.yaml:13:5: shapes[2]: the problem dtype=float16 M=16 N=4096 is given twice,"
+        " in line 11 and in line 13\n"
+        "hint: remove it from one of the two\n"
+        "s.yaml:14:17: timing.cache: expected `cold` or `hot`, got `warm`\n"
+        "hint: write one of the two"
     )
 
 
@@ -213,13 +211,17 @@ def test_a_tab_is_named_as_one():
         ("# nothing\n", "s.yaml: the file is empty\nhint: it needs `kernel` and `shapes`"),
         (
             "kernel: a:b\nshapes:\n",
-            "s.yaml:2:8: shapes: expected a list, got nothing\n"
-            "hint: write a value, or remove the key",
+            (
+                "s.yaml:2:8: shapes: expected a list, got nothing\n"
+                "hint: write a value, or remove the key"
+            ),
         ),
         (
             "kernel: a:b\n---\nshapes: []",
-            "s.yaml:2:1: a second document begins here\n"
-            "hint: a sweep file holds one sweep: split it",
+            (
+                "s.yaml:2:1: a second document begins here\n"
+                "hint: a sweep file holds one sweep: split it"
+            ),
         ),
         (
             "- kernel: a:b",
@@ -227,9 +229,11 @@ def test_a_tab_is_named_as_one():
         ),
         (
             "kernel: a:b\nshapes: [{n: 1}",
-            "s.yaml:2:16: not YAML: expected ',' or ']', but got '<stream end>'\n"
-            "hint: while parsing a flow sequence begun in line 2: look for a bracket, a quote,"
-            " a colon or an indent",
+            (
+                "s.yaml:2:16: not YAML: expected ',' or ']', but got '<stream end>'\n"
+                "hint: while parsing a flow sequence begun in line 2: look for a bracket, a quote,"
+                " a colon or an indent"
+            ),
         ),
         ("a: &a [*a]", "s.yaml: nested too deep, or too large\nhint: write the values out"),
         ("a: &a {<<: *a}", "s.yaml: nested too deep, or too large\nhint: write the values out"),
@@ -254,12 +258,13 @@ def test_an_alias_bomb_is_refused_at_once():
 def test_tags_run_nothing():
     text = sweep_text(space="space: {A: !!python/object/apply:os.system [true]}")
 
-    assert "the tag" not in mistakes(text.replace("!!python/object/apply:os.system ", ""))
+    assert mistakes(text) == (
+        "s.yaml:2:12: space.A: the tag `!!python/object/apply:os.system` has no meaning here\n"
+        "hint: remove it"
+    )
     assert mistakes(sweep_text(space="space: {A: !!python/name:os.system 64}")) == (
         "s.yaml:2:12: space.A: the tag `!!python/name:os.system` has no meaning here\n"
-        "hint: remove it\n"
-        's.yaml:2:12: space.A: expected a number, got "64" in quotes\n'
-        "hint: write 64 without the quotes"
+        "hint: remove it"
     )
 
 
@@ -268,18 +273,24 @@ def test_tags_run_nothing():
     [
         (
             "{num_warps: [4, 3, 0, 64, on]}",
-            "s.yaml:2:34: space.num_warps[4]: expected an integer, got `on`, which YAML reads as true"
-            "\nhint: write a number",
+            (
+                "s.yaml:2:34: space.num_warps[4]: expected an integer, got `on`, which YAML"
+                " reads as true\nhint: write a number"
+            ),
         ),
         (
             '{num_warps: "4"}',
-            's.yaml:2:20: space.num_warps: expected an integer, got "4" in quotes\n'
-            "hint: write 4 without the quotes",
+            (
+                's.yaml:2:20: space.num_warps: expected an integer, got "4" in quotes\n'
+                "hint: write 4 without the quotes"
+            ),
         ),
         (
             "{num_stages: [2, -1]}",
-            "s.yaml:2:25: space.num_stages[1]: expected an integer of at least 0, got -1\n"
-            "hint: write a positive number",
+            (
+                "s.yaml:2:25: space.num_stages[1]: expected an integer of at least 0, got -1\n"
+                "hint: write a positive number"
+            ),
         ),
         (
             "{BLOCK: [64, 96, 2097152, 64.0]}",
@@ -287,8 +298,10 @@ def test_tags_run_nothing():
         ),
         (
             "{num_warps: [null, 4]}",
-            "s.yaml:2:21: space.num_warps[0]: expected an integer, got nothing\n"
-            "hint: write a number",
+            (
+                "s.yaml:2:21: space.num_warps[0]: expected an integer, got nothing\n"
+                "hint: write a number"
+            ),
         ),
         (
             "{num_warps: true}",
@@ -296,28 +309,38 @@ def test_tags_run_nothing():
         ),
         (
             "{USE_TMA: [true, on]}",
-            "s.yaml:2:25: space.USE_TMA[1]: expected true or false, got `on`, which YAML reads as"
-            " true\nhint: write true or false",
+            (
+                "s.yaml:2:25: space.USE_TMA[1]: expected true or false, got `on`, which YAML"
+                " reads as true\nhint: write true or false"
+            ),
         ),
         (
             "{fast: true}",
-            "s.yaml:2:15: space.fast: expected a number, got true\n"
-            "hint: write a number; a tunable that is true or false has an upper-case name",
+            (
+                "s.yaml:2:15: space.fast: expected a number, got true\n"
+                "hint: write a number; a tunable that is true or false has an upper-case name"
+            ),
         ),
         (
             "{A: [64, big]}",
-            "s.yaml:2:17: space.A[1]: expected an integer, got `big`\n"
-            "hint: the values of an axis are of one kind",
+            (
+                "s.yaml:2:17: space.A[1]: expected an integer, got `big`\n"
+                "hint: the values of an axis are of one kind"
+            ),
         ),
         (
             "{A: 010}",
-            "s.yaml:2:12: space.A: expected a value, got `010`, which YAML reads as an octal number"
-            ' or a decimal one, by its version\nhint: write a number, or quote it: "010"',
+            (
+                "s.yaml:2:12: space.A: expected a value, got `010`, which YAML reads as an octal"
+                ' number or a decimal one, by its version\nhint: write a number, or quote it: "010"'
+            ),
         ),
         (
             "{A: 1_024}",
-            "s.yaml:2:12: space.A: expected a value, got `1_024`, which YAML reads as 1024\n"
-            'hint: write a number, or quote it: "1_024"',
+            (
+                "s.yaml:2:12: space.A: expected a value, got `1_024`, which YAML reads as 1024\n"
+                'hint: write a number, or quote it: "1_024"'
+            ),
         ),
         (
             "{A: .nan}",
@@ -325,13 +348,17 @@ def test_tags_run_nothing():
         ),
         (
             "{A: []}",
-            "s.yaml:2:12: space.A: expected at least one value, got an empty list\n"
-            "hint: add one, or remove the axis",
+            (
+                "s.yaml:2:12: space.A: expected at least one value, got an empty list\n"
+                "hint: add one, or remove the axis"
+            ),
         ),
         (
             "{A: [[1]]}",
-            "s.yaml:2:13: space.A[0]: expected a single value, got a list\n"
-            "hint: write one value an item",
+            (
+                "s.yaml:2:13: space.A[0]: expected a single value, got a list\n"
+                "hint: write one value an item"
+            ),
         ),
         (
             "{A-B: 1}",
@@ -339,8 +366,10 @@ def test_tags_run_nothing():
         ),
         (
             "{A: {range: [1, 6, 2]}}",
-            "s.yaml:2:20: space.A.range: 6 is not reached from 1 in steps of 2\n"
-            "hint: end at 5 or at 7",
+            (
+                "s.yaml:2:20: space.A.range: 6 is not reached from 1 in steps of 2\n"
+                "hint: end at 5 or at 7"
+            ),
         ),
         (
             "{A: {range: [5, 2]}}",
@@ -348,13 +377,17 @@ def test_tags_run_nothing():
         ),
         (
             "{A: {range: [1, 9, 0]}}",
-            "s.yaml:2:27: space.A.range[2]: expected a step of at least 1, got 0\n"
-            "hint: write a number",
+            (
+                "s.yaml:2:27: space.A.range[2]: expected a step of at least 1, got 0\n"
+                "hint: write a number"
+            ),
         ),
         (
             "{A: {range: [1, 1e12]}}",
-            "s.yaml:2:12: space.A: 1000000000000 values; an axis takes at most 10000\n"
-            "hint: take fewer, or a step",
+            (
+                "s.yaml:2:12: space.A: 1000000000000 values; an axis takes at most 10000\n"
+                "hint: take fewer, or a step"
+            ),
         ),
         (
             "{A: {pow2: [0, 4]}}",
@@ -362,8 +395,10 @@ def test_tags_run_nothing():
         ),
         (
             "{A: {pow2: [1, 2, 4]}}",
-            "s.yaml:2:19: space.A.pow2: expected [first, last], got 3 values\n"
-            "hint: write {pow2: [16, 256]}",
+            (
+                "s.yaml:2:19: space.A.pow2: expected [first, last], got 3 values\n"
+                "hint: write {pow2: [16, 256]}"
+            ),
         ),
         (
             "{A: {range: [1, 2], pow2: [1, 2]}}",
@@ -371,8 +406,10 @@ def test_tags_run_nothing():
         ),
         (
             "{num_stages: {range: [-1, 2]}}",
-            "s.yaml:2:21: space.num_stages: expected an integer of at least 0, got -1\n"
-            "hint: write a positive number",
+            (
+                "s.yaml:2:21: space.num_stages: expected an integer of at least 0, got -1\n"
+                "hint: write a positive number"
+            ),
         ),
     ],
 )
@@ -385,18 +422,24 @@ def test_a_value_that_is_none_is_named_with_its_place(space, message):
     [
         (
             "[{M: null}]",
-            "s.yaml:3:14: shapes[0].M: expected a value, got nothing\n"
-            "hint: write the value, or remove the axis",
+            (
+                "s.yaml:3:14: shapes[0].M: expected a value, got nothing\n"
+                "hint: write the value, or remove the axis"
+            ),
         ),
         (
             "[{M: 4}, {M: true}]",
-            "s.yaml:3:22: shapes[1].M: expected a number, got true\n"
-            "hint: `M` has numbers in other problems",
+            (
+                "s.yaml:3:22: shapes[1].M: expected a number, got true\n"
+                "hint: `M` has numbers in other problems"
+            ),
         ),
         (
             "[{}]",
-            "s.yaml:3:10: shapes[0]: expected at least one axis\n"
-            "hint: write {M: 4096, dtype: float16}",
+            (
+                "s.yaml:3:10: shapes[0]: expected at least one axis\n"
+                "hint: write {M: 4096, dtype: float16}"
+            ),
         ),
         ("[]", "s.yaml:3:9: shapes: expected at least one item, got an empty list\nhint: add one"),
         (
@@ -405,13 +448,17 @@ def test_a_value_that_is_none_is_named_with_its_place(space, message):
         ),
         (
             "[{M: [4, 4, 8]}, {M: [2, 4, 8]}]",
-            "s.yaml:3:27: shapes[1]: the problem M=4 is given twice, in line 3 and in line 3"
-            " (and 1 more)\nhint: remove it from one of the two",
+            (
+                "s.yaml:3:26: shapes[1]: the problem M=4 is given twice, in line 3 and in line 3"
+                " (and 1 more)\nhint: remove it from one of the two"
+            ),
         ),
         (
             "[{A: {range: [1, 200]}, B: {range: [1, 200]}}]",
-            "s.yaml:3:10: shapes[0]: 40000 problems; a row makes at most 10000\n"
-            "hint: take fewer values",
+            (
+                "s.yaml:3:10: shapes[0]: 40000 problems; a row makes at most 10000\n"
+                "hint: take fewer values"
+            ),
         ),
     ],
 )
@@ -424,21 +471,25 @@ def test_a_problem_that_is_none_is_named_with_its_place(shapes, message):
     [
         (
             "timing: {screen_samples: 0, final_rounds: 2.0, compile_limit_s: -1, cahe: hot}",
-            "s.yaml:4:26: timing.screen_samples: expected an integer of at least 1, got 0\n"
-            "hint: write a larger number\n"
-            "s.yaml:4:43: timing.final_rounds: expected an integer, got 2.0\n"
-            "hint: write a number\n"
-            "s.yaml:4:65: timing.compile_limit_s: expected a number greater than 0, got -1\n"
-            "hint: write a larger number\n"
-            "s.yaml:4:69: timing.cahe: unknown key `cahe`\n"
-            "hint: did you mean `cache`?",
+            (
+                "s.yaml:4:26: timing.screen_samples: expected an integer of at least 1, got 0\n"
+                "hint: write a larger number\n"
+                "s.yaml:4:43: timing.final_rounds: expected an integer, got 2.0\n"
+                "hint: write a number\n"
+                "s.yaml:4:65: timing.compile_limit_s: expected a number greater than 0, got -1\n"
+                "hint: write a larger number\n"
+                "s.yaml:4:69: timing.cahe: unknown key `cahe`\n"
+                "hint: did you mean `cache`?"
+            ),
         ),
         (
             "per_target: {H20: {space: {A: 1}}, H200: {spcae: {}}}",
-            "s.yaml:4:14: per_target.H20: `H20` is not a known target\n"
-            "hint: did you mean `H200`?\n"
-            "s.yaml:4:43: per_target.H200.spcae: unknown key `spcae`\n"
-            "hint: did you mean `space`?",
+            (
+                "s.yaml:4:14: per_target.H20: `H20` is not a known target\n"
+                "hint: did you mean `H200`?\n"
+                "s.yaml:4:43: per_target.H200.spcae: unknown key `spcae`\n"
+                "hint: did you mean `space`?"
+            ),
         ),
         ("hip: 3", "s.yaml:4:6: hip: expected a mapping, got 3\nhint: write `key: value`"),
         (
@@ -451,15 +502,19 @@ def test_a_problem_that_is_none_is_named_with_its_place(shapes, message):
         ),
         (
             "smoke: [{n: 1}, {n: 1}]",
-            "s.yaml:4:17: smoke[1]: the problem n=1 is given twice, in line 4 and in line 4\n"
-            "hint: remove it from one of the two",
+            (
+                "s.yaml:4:17: smoke[1]: the problem n=1 is given twice, in line 4 and in line 4\n"
+                "hint: remove it from one of the two"
+            ),
         ),
         (
             "constraints: [BLOCK.x < 3, 7]",
-            "s.yaml:4:15: constraints[0]: `BLOCK.x < 3`: an attribute is not allowed\n"
-            "hint: compare numbers and axes; functions: abs, cdiv, max, min, next_power_of_2\n"
-            "s.yaml:4:28: constraints[1]: expected text, got 7\n"
-            "hint: write a comparison, such as BLOCK_M <= 128",
+            (
+                "s.yaml:4:15: constraints[0]: `BLOCK.x < 3`: an attribute is not allowed\n"
+                "hint: compare numbers and axes; functions: abs, cdiv, max, min, next_power_of_2\n"
+                "s.yaml:4:28: constraints[1]: expected text, got 7\n"
+                "hint: write a comparison, such as BLOCK_M <= 128"
+            ),
         ),
     ],
 )
@@ -606,8 +661,38 @@ def test_what_was_written_is_what_is_read(data, flow):
 
 EVERY_KEY = (DATA / "sweep_every_key.yaml").read_text()
 SPLINTERS = st.sampled_from(
-    ["", "\t", "on", ":", "- ", "[", "{", "}", "*a", "&a ", "<<", "!!x ", "'", "1e9999", "\n", "~"]
-    + ["null", "0x", "\x00", "---\n", "9" * 5000, "true", "- -", "? ", "|", "%", "@", "#", ",", "é"]
+    [
+        "",
+        "\t",
+        "on",
+        ":",
+        "- ",
+        "[",
+        "{",
+        "}",
+        "*a",
+        "&a ",
+        "<<",
+        "!!x ",
+        "'",
+        "1e9999",
+        "\n",
+        "~",
+        "null",
+        "0x",
+        "\x00",
+        "---\n",
+        "9" * 5000,
+        "true",
+        "- -",
+        "? ",
+        "|",
+        "%",
+        "@",
+        "#",
+        ",",
+        "é",
+    ]
 )
 
 

@@ -8,6 +8,7 @@ Does not know how a candidate is timed, nor what wins.
 
 from __future__ import annotations
 
+import re
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -215,9 +216,16 @@ def _value(answer: Answer[T], what: str) -> T:
             return value
         case Raised(error=TrituneError() as error):
             raise error
-        case Raised(type_name=kind, message=message):
-            raise TrituneError(f"{what} cannot be made: {kind}: {message}")
+        case Raised(type_name=kind, message=message, traceback=trace):
+            raise TrituneError(f"{what} cannot be made: {kind}: {message}", where=blame(trace))
         case TimedOut(seconds=seconds):
             raise TrituneError(f"{what} cannot be made within {seconds:.0f} s")
         case Died():
             raise TrituneError(f"{what} cannot be made: its process {answer}")
+
+
+def blame(trace: str) -> str:
+    """`file:line` of the innermost frame of a traceback that is not a library's."""
+    frames = re.findall(r'File "([^"]+)", line (\d+)', trace)
+    own = [at for at in frames if "site-packages" not in at[0] and "/torch/" not in at[0]]
+    return ":".join((own or frames or [("", "")])[-1]).strip(":")

@@ -166,7 +166,7 @@ class Kernel(Autotuner):  # type: ignore[misc]
         strange = names - {*self.tunables} - LAUNCH_OPTIONS
         missing = {*self.tunables} - names
         if missing or strange:
-            return f"its config has {', '.join(names)}; the kernel has {', '.join(self.tunables)}"
+            return f"its config has {', '.join(config)}; the kernel has {', '.join(self.tunables)}"
         for name, value in config.values:
             like = self.default.get(name)
             # `None` is "not said", and stands for any type.
@@ -190,8 +190,12 @@ class Kernel(Autotuner):  # type: ignore[misc]
             return "default", self.default
         self._check_bound(bound)
         place = silicon.current()
-        at = (*place, keys.memo(self.contract, bound))
-        answer = self._memo.get(at)
+        at: tuple[object, ...] = (*place, keys.memo(self.contract, bound))
+        try:
+            answer = self._memo.get(at)
+        except TypeError:  # an argument that has no hash; its text has, or it is refused
+            at = (*place, self.key_of(bound))
+            answer = self._memo.get(at)
         if answer is None:
             answer = self._look_up(place, bound)
             if len(self._memo) >= MEMO_LIMIT:

@@ -9,7 +9,9 @@ anything. Knows nothing of sweeps and files.
 from __future__ import annotations
 
 import ast
+import math
 import operator
+import warnings
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
@@ -29,12 +31,12 @@ class ConstraintError(ValueError):
     """The text is no constraint, or cannot be evaluated; the message says why."""
 
 
-def cdiv(a: int, b: int) -> int:
+def cdiv(a: float, b: float) -> float:
     return -(-a // b)
 
 
-def next_power_of_2(n: int) -> int:
-    return 1 << max(n - 1, 0).bit_length()
+def next_power_of_2(n: float) -> int:
+    return 1 << max(math.ceil(n) - 1, 0).bit_length()
 
 
 def _number(value: Any) -> Any:
@@ -58,6 +60,8 @@ def _guarded(function: Callable[..., Any]) -> Callable[..., Any]:
 def _power(base: Any, exponent: Any) -> Any:
     if abs(exponent) > _BITS:
         raise ConstraintError("an exponent is too large")
+    if base < 0 and isinstance(exponent, float) and not exponent.is_integer():
+        raise ConstraintError("the root of a negative number")
     return base**exponent
 
 
@@ -135,8 +139,10 @@ def _parsed(text: str) -> ast.expr:
     if len(text) > _LONGEST:
         raise ConstraintError(f"longer than {_LONGEST} characters")
     try:
-        tree = ast.parse(text.strip(), mode="eval").body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # `1if A` warns, with no place, on the terminal
+            tree = ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, Warning, ValueError, RecursionError, MemoryError):
         raise ConstraintError("not an expression") from None
     for node in ast.walk(tree):
         _allow(node)
@@ -184,6 +190,8 @@ def truth(text: str, values: Mapping[str, Value]) -> bool:
         raise ConstraintError("division by zero") from None
     except OverflowError:
         raise ConstraintError("a number is too large") from None
+    except RecursionError:
+        raise ConstraintError("nested too deep") from None
     except (TypeError, ValueError, InvalidExpression) as error:
         raise ConstraintError(str(error)) from None
     if not isinstance(answer, bool):

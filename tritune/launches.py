@@ -180,7 +180,6 @@ def _cuda_answers(target: Target) -> dict[str, Any]:
     )
     return {
         "is_available": lambda: True,
-        "is_initialized": lambda: True,
         "current_device": lambda: 0,
         "device_count": lambda: 1,
         "synchronize": lambda device=None: None,  # noqa: ARG005  # torch's own signature

@@ -45,6 +45,8 @@ def _rulings(config: Config, target: Target) -> Iterator[Ruling]:
                 yield from rule(value, target)
             elif "BLOCK" in name and value > LARGEST_BLOCK:
                 yield Reason.ILLEGAL, f"{name}={value}, {LARGEST_BLOCK} is the most"
+            elif "BLOCK" in name and value < 1:
+                yield Reason.ILLEGAL, f"{name}={value}, 1 is the least"
 
 
 def _power_of_two(value: int) -> bool:
@@ -81,14 +83,13 @@ def _maxnreg(value: int, target: Target) -> Iterator[Ruling]:
     if not 1 <= value <= LARGEST_MAXNREG:
         yield Reason.ILLEGAL, f"maxnreg={value}, it goes from 1 to {LARGEST_MAXNREG}"
     elif target.backend != "cuda":
-        yield Reason.ILLEGAL, f"maxnreg is an NVIDIA option, {target.name} is not one of theirs"
+        yield Reason.ILLEGAL, f"maxnreg is an NVIDIA option, {target.name} is AMD's"
 
 
 def _amd_only(name: str) -> Callable[[int, Target], Iterator[Ruling]]:
-    def rule(value: int, target: Target) -> Iterator[Ruling]:
+    def rule(_: int, target: Target) -> Iterator[Ruling]:
         if target.backend != "hip":
-            detail = f"{name}={value} is an AMD option, {target.name} is not one of theirs"
-            yield Reason.ILLEGAL, detail
+            yield Reason.ILLEGAL, f"{name} is an AMD option, {target.name} is NVIDIA's"
 
     return rule
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from tritune import expression
-from tritune.axisvalues import did_you_mean
+from tritune.axisvalues import did_you_mean, near
 from tritune.errors import ManyMistakesError, SpecError, TrituneError
 from tritune.model import (
     LAUNCH_OPTIONS,
@@ -187,7 +187,8 @@ def _space(sweep: Sweep, info: KernelInfo) -> Iterator[SpecError]:
             continue
         if name not in info.params:
             what = f"`{name}` is not a parameter of `{_function(info)}`"
-            hint = did_you_mean(name, known)
+            meant = f"{did_you_mean(name, known)} " if near(name, known) else ""
+            hint = f"{meant}it has {', '.join(info.tunables)}"
         elif name not in info.constexprs:
             what = f"`{name}` is a parameter of `{_function(info)}`, but not a tl.constexpr"
             hint = "annotate it with tl.constexpr, or make it an axis of `shapes`"

@@ -56,7 +56,7 @@ def _unreadable(path: Path, error: OSError) -> SpecError:
 def _sweep(text: str, path: str, known_targets: Collection[str], *, files: bool) -> Sweep:
     document = load(text, path=path)
     file = structure(document)
-    base = Path(path).parent if files or path != "-" else Path()
+    base = Path(path).parent
     if isinstance(document.value, dict):
         cross_check(document, known_targets, base if files else None)
     if document.mistakes or file is None:

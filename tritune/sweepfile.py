@@ -219,7 +219,7 @@ class SweepFile(_Part):
     smoke: list[Shape] = Field(
         default_factory=list, description="Small problems for Triton's interpreter."
     )
-    timing: TimingPart = Field(default_factory=TimingPart, description="How the sweep measures.")
+    timing: TimingPart = Field(default_factory=TimingPart, description="The protocol of measuring.")
 
 
 def schema() -> str:

@@ -57,20 +57,16 @@ def structure(document: Document) -> SweepFile | None:
         document.mistake((), what, "a sweep file begins with `kernel:`")
         return None
     before = len(document.mistakes)
-    data = {key: value for key, value in document.value.items() if not _holds(document, key)}
+    # A key at the top that only holds what anchors name is no mistake.
+    holders = document.holders() | {key for key in document.value if key.startswith(_HOLDERS)}
+    ignored = holders - SweepFile.model_fields.keys()
+    data = {key: value for key, value in document.value.items() if key not in ignored}
     try:
         return SweepFile.model_validate(data)
     except ValidationError as error:
         for one in error.errors(include_url=False):
             _translate(document, one)
     return None if len(document.mistakes) > before else SweepFile.model_validate(data)
-
-
-def _holds(document: Document, key: str) -> bool:
-    """Whether a key at the top is only there to hold what anchors name."""
-    if key in SweepFile.model_fields:
-        return False
-    return key.startswith(_HOLDERS) or document.shared((key,))
 
 
 def _translate(document: Document, error: Mapping[str, Any]) -> None:

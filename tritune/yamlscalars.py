@@ -15,6 +15,7 @@ from typing import Any
 LARGEST = 2**63 - 1
 CORE = "tag:yaml.org,2002:"
 MERGE = f"{CORE}merge"
+NUMBER_TAG = f"{CORE}float"
 NUMBER = re.compile(r"[-+]?(0x[0-9a-fA-F]+|(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?)")
 
 
@@ -71,7 +72,7 @@ SCALARS: dict[str, Callable[[str], Any]] = {
     f"{CORE}null": lambda _: None,
     f"{CORE}bool": lambda text: text.lower() == "true",
     f"{CORE}int": _number,
-    f"{CORE}float": _number,
+    NUMBER_TAG: _number,
     f"{CORE}str": str,
     MERGE: str,
     "!odd": _odd,

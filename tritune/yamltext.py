@@ -8,6 +8,7 @@ none of them quietly means something else. Knows nothing of sweeps.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,7 +16,16 @@ from typing import Any
 import yaml
 
 from tritune.errors import SpecError
-from tritune.yamlscalars import CORE, MERGE, NUMBER, SCALARS, Odd, got
+from tritune.yamlscalars import (
+    CORE,
+    MERGE,
+    NUMBER,
+    NUMBER_TAG,
+    SCALARS,
+    Odd,
+    got,
+    looks_like_number,
+)
 
 Loc = tuple[str | int, ...]
 """A way into a document: keys and indices."""
@@ -23,6 +33,7 @@ Loc = tuple[str | int, ...]
 
 _MOST_NODES = 100_000
 _DEEPEST = 32
+_COLLECTIONS = (f"{CORE}map", f"{CORE}seq")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, order=True)
@@ -63,13 +74,10 @@ class Document:
         found = Mistake(line=line, column=column, inside=inside(loc), what=what, hint=hint)
         self.mistakes.append(found)
 
-    def shared(self, loc: Loc) -> bool:
-        """Whether something at or below `loc` is used again through an alias."""
-        counts: dict[int, int] = {}
-        for node in self.nodes.values():
-            counts[node] = counts.get(node, 0) + 1
-        size = len(loc)
-        return any(counts[node] > 1 for at, node in self.nodes.items() if at[:size] == loc)
+    def holders(self) -> frozenset[str | int]:
+        """Keys at the top below which something is used again through an alias."""
+        counts = Counter(self.nodes.values())
+        return frozenset(loc[0] for loc, node in self.nodes.items() if loc and counts[node] > 1)
 
 
 def inside(loc: Loc) -> str:
@@ -90,8 +98,8 @@ for _tag, _pattern, _first in (
     ("!odd", r"(?i:on|off|yes|no)", list("oOyYnN")),
     ("!odd", r"[-+]?0\d+|[-+]?\d[\d_]*(:[0-5]?\d)+", list("-+0123456789")),
     ("!odd", r"[-+]?\d*_[\d_]*(\.[\d_]*)?", list("-+0123456789")),
-    (f"{CORE}float", r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)", list("-+.")),
-    (f"{CORE}float", NUMBER.pattern, list("-+.0123456789")),
+    (NUMBER_TAG, r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)", list("-+.")),
+    (NUMBER_TAG, NUMBER.pattern, list("-+.0123456789")),
     (MERGE, r"<<", ["<"]),
 ):
     _Loader.add_implicit_resolver(_tag, re.compile(rf"^(?:{_pattern})$"), _first)
@@ -158,6 +166,8 @@ class _Reader:
         mark = node.start_mark
         self.document.values[loc] = (mark.line + 1, mark.column + 1)
         self.document.nodes[loc] = id(node)
+        if isinstance(node, yaml.CollectionNode) and node.tag not in _COLLECTIONS:
+            self.tag(node, loc)
         match node:
             case yaml.MappingNode():
                 return self.mapping(node, loc)
@@ -175,11 +185,15 @@ class _Reader:
         try:
             return SCALARS[node.tag](node.value)
         except KeyError:
-            tag = node.tag.replace(CORE, "!!")
-            self.document.mistake(loc, f"the tag `{tag}` has no meaning here", "remove it")
+            self.tag(node, loc)
+            return SCALARS[NUMBER_TAG](node.value) if looks_like_number(node.value) else node.value
         except ValueError:
             self.document.mistake(loc, f"`{node.value[:40]}` cannot be read", "write a number")
         return str(node.value)
+
+    def tag(self, node: yaml.Node, loc: Loc) -> None:
+        tag = node.tag.replace(CORE, "!!")
+        self.document.mistake(loc, f"the tag `{tag}` has no meaning here", "remove it")
 
     def mapping(self, node: yaml.MappingNode, loc: Loc) -> dict[str, Any]:
         self.spend(loc)

@@ -21,16 +21,16 @@ COMMANDS: Commands = {
 @click.group(cls=Root, commands_at=COMMANDS, context_settings={"max_content_width": 100})
 @click.version_option(package_name="tritune", message="%(prog)s %(version)s")
 def tritune() -> None:
-    r"""Tune Triton kernels once, lock the winners, and let production run them.
+    """Tune Triton kernels once, lock the winners, and let production run them.
 
     \b
     Exit codes:
       0    done
-      1    the answer is no: a problem with no valid config
+      1    the answer is no: a problem has no valid config
       2    the input is wrong
       3    it could not be answered: no such GPU, driver, disk, or a crash of tritune
       130  interrupted; nothing finished is lost
-    """
+    """  # noqa: D301 - click's mark for lines that stay as they are
 
 
 def main() -> None:

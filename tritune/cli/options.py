@@ -10,15 +10,15 @@ READABLE = click.Path(exists=True, dir_okay=False, path_type=Path)
 FOLDER = click.Path(file_okay=False, path_type=Path)
 
 only = click.option(
-    "--only", metavar="EXPR", help="Only the problems for which this holds: 'M >= 1024 and N < K'."
+    "--only", metavar="EXPR", help="Only the problems for which this holds, as 'M >= 1024'."
 )
 target = click.option(
-    "--target", metavar="NAME", help="The GPU to work for where none is here: H200, or cuda:90."
+    "--target", metavar="NAME", help="The GPU to work for where none is here, as H200."
 )
 journal = click.option(
     "--journal",
     type=FOLDER,
     metavar="DIR",
-    help="Where the journals are (default: the user's cache folder).",
+    help="Where journals are, if not in the cache folder.",
 )
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")

@@ -16,4 +16,7 @@ COMMANDS: Commands = {
 
 @click.group(cls=Group, commands_at=COMMANDS)
 def show() -> None:
-    """Show a lockfile, a space, what was rejected, or the device; writes nothing."""
+    """Show a lockfile, a space, rejected configs, or the GPU.
+
+    Nothing is measured, compiled or locked by any of them.
+    """

@@ -10,7 +10,7 @@ from tritune.cli import options as shared
 @click.command()
 @shared.as_json
 def device(*, as_json: bool) -> None:
-    """Show the GPU of this machine, as tritune names it, and its limits."""
+    """Show the GPU of this machine and its limits."""
     from tritune import pipeline
     from tritune.errors import EnvironmentFaultError
 

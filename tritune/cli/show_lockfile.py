@@ -16,13 +16,16 @@ from tritune.cli import options as shared
 @click.option(
     "--only",
     metavar="EXPR",
-    help="Only the keys for which this holds: 'M >= 1024 and a == \"f16\"'.",
+    help="Only the keys for which this holds, as 'M >= 1024'.",
 )
 @shared.as_json
 def lockfile(
     path: Path | None, *, kernel: str | None, device: str | None, only: str | None, as_json: bool
 ) -> None:
-    """Show what is locked, and the evidence; with no PATH, every lockfile of the project."""
+    """Show what is locked, and the evidence for it.
+
+    PATH is a lockfile; with none, every tritune.lock of the project is shown.
+    """
     from tritune import lock
     from tritune.cli import filters, project
 

@@ -18,9 +18,10 @@ from tritune.cli import options as shared
 @shared.journal
 @shared.as_json
 def rejected(file: Path, values: tuple[str, ...], *, as_json: bool, **given: Any) -> None:
-    """Show each rejected config of the sweep FILE, why, and the limit it broke.
+    """List the rejected configs of a sweep, each with its reason.
 
-    NAME=VALUE keeps those with that value, of the config or of the problem: num_warps=8 M=64.
+    FILE is a sweep file. NAME=VALUE keeps those with that value, of the config or of the
+    problem: num_warps=8 M=64.
     """
     from tritune import pipeline
     from tritune.cli import filters

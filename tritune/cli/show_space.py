@@ -16,7 +16,7 @@ from tritune.cli import options as shared
 @shared.target
 @shared.as_json
 def space(file: Path, *, as_json: bool, **given: Any) -> None:
-    """Show how many configs the sweep FILE has, and how many each constraint removes."""
+    """Count the configs that each constraint of a sweep removes."""
     from tritune import pipeline
 
     counts = pipeline.space_counts(file, pipeline.SweepOptions(**given))

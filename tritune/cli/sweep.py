@@ -22,21 +22,21 @@ if TYPE_CHECKING:
 @click.option(
     "--device",
     metavar="DEVICE",
-    help="A GPU by its index, or replay:JOURNAL (default: the first GPU).",
+    help="A GPU by its index, or replay:JOURNAL.",
 )
 @shared.target
 @click.option(
     "--lockfile",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="PATH",
-    help="Write here and not beside the kernel; the kernel will not read it.",
+    help="Write here, where the kernel will not look.",
 )
 @click.option("--dry-run", is_flag=True, help="Say what would be done, then stop.")
 @click.option(
     "--jobs",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Compile processes (default: all cores).",
+    help="Processes that compile, if not one a core.",
 )
 @click.option(
     "--budget-compile",
@@ -45,16 +45,16 @@ if TYPE_CHECKING:
     default=120.0,
     show_default=True,
     metavar="S",
-    help="Seconds to spend on compiling where there is no GPU.",
+    help="Seconds to compile for, with no GPU.",
 )
 @shared.journal
-@click.option("--fresh", is_flag=True, help="Do everything again, whatever the journal holds.")
+@click.option("--fresh", is_flag=True, help="Measure again what the journal holds already.")
 @shared.as_json
 def sweep(files: tuple[Path, ...], *, as_json: bool, **given: Any) -> int:
     """Compile, verify and measure every config, and lock the winners.
 
-    FILE is a sweep file; with none, those that pyproject.toml names under [tool.tritune].
-    Interrupted, it goes on where it was when the same command runs again.
+    FILE is a sweep file; with none, those that pyproject.toml names under [tool.tritune] are
+    swept. Interrupted, the same command goes on where it was.
     """
     from tritune.cli.project import sweep_files
     from tritune.pipeline import SweepOptions

@@ -111,7 +111,7 @@ TARGETS = (
         names=("NVIDIA A100-SXM4-80GB",),
     ),
     _hopper("H100", bus_bits=5120, dram_gbps=3350, l2_mib=50, driver="NVIDIA H100 80GB HBM3"),
-    _hopper("H200", bus_bits=6144, dram_gbps=4800, l2_mib=60, driver="NVIDIA H200"),
+    _hopper("H200", bus_bits=6016, dram_gbps=4800, l2_mib=60, driver="NVIDIA H200"),
     _small_shared(
         "L40S",
         arch=89,

@@ -17,7 +17,7 @@ from tritune.places import Places
 from tritune.setting import Setting, find
 from tritune.workers import Done, Raised, Worker, default_jobs
 
-LOAD_LIMIT_S = 120.0
+LOAD_LIMIT_S = 45.0
 
 
 class Observer(Protocol):
@@ -134,7 +134,9 @@ def read(path: Path, options: SweepOptions) -> Sweep:
 
 
 def describe_kernels(sweep: Sweep, log: Path) -> tuple[KernelInfo, ...]:
-    with Worker(load_all, sweep.kernel, sweep.problem, log=log) as worker:
+    with Worker(
+        load_all, sweep.kernel, sweep.problem, log=log, setup_limit_s=LOAD_LIMIT_S
+    ) as worker:
         answer = worker.call(describe_all, timeout_s=LOAD_LIMIT_S)
     match answer:
         case Done(value):

@@ -1,0 +1,889 @@
+"""A decorated kernel: what it runs with, with a lockfile and without.
+
+The kernels run in Triton's interpreter; where a GPU matters, a driver that only answers
+questions stands in for one.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import logging
+import os
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+from triton.runtime.autotuner import Autotuner
+from triton.runtime.driver import driver
+
+import tritune
+from tritune import lock, misses, runtime, silicon
+from tritune.errors import KernelError, LockError, LookupMissError
+from tritune.model import Config, DeviceIdentity, Evidence, Lock, Problem, Winner
+
+HERE = str(Path(__file__).resolve())
+H100 = DeviceIdentity(
+    name="H100",
+    backend="cuda",
+    arch=90,
+    sms=132,
+    shared_bytes=232448,
+    bus_bits=5120,
+    memory_mhz=2619,
+    names=("NVIDIA H100 80GB HBM3",),
+)
+
+
+@pytest.fixture(autouse=True)
+def _world(monkeypatch):
+    """The interpreter, none of the user's settings, and nothing said or known before."""
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    for name in ("TRITUNE", "TRITUNE_MISS", "TRITUNE_LOG", "TRITUNE_LOCKFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(misses, "_said", set())
+    monkeypatch.setattr(silicon, "_no_driver", set())
+    monkeypatch.setattr(driver, "_active", None)
+
+
+class FakeDriver:
+    """Answers what a look-up asks a driver."""
+
+    def __init__(self, device: DeviceIdentity = H100) -> None:
+        self.device = device
+        self.utils = self
+        self.asked = 0
+
+    def get_current_device(self) -> int:
+        return 0
+
+    def get_current_target(self):
+        return SimpleNamespace(backend=self.device.backend, arch=self.device.arch, warp_size=32)
+
+    def get_device_properties(self, index: int) -> dict[str, int]:
+        self.asked += 1
+        return {
+            "multiprocessor_count": self.device.sms,
+            "max_shared_mem": self.device.shared_bytes,
+            "mem_bus_width": self.device.bus_bits,
+            "mem_clock_rate": self.device.memory_mhz * 1000,
+        }
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    """A machine with an H100, or with another device: `gpu(device)`."""
+
+    def use(device: DeviceIdentity = H100) -> FakeDriver:
+        fake = FakeDriver(device)
+        monkeypatch.setattr(driver, "_active", fake)
+        return fake
+
+    return use
+
+
+def locked(path, entries, *, device=H100, near=(), kernel="test_runtime:jitted.<locals>.fill"):
+    """Write a lockfile of one kernel: key -> config."""
+    winners = [
+        Winner(
+            kernel=kernel,
+            key=key,
+            problem=Problem.of({}),
+            config=Config.of(config),
+            evidence=Evidence(
+                us=1.0, default_us=2.0, margin=0.1, noise=0.0, bits="", ir="", triton="3.9.0"
+            ),
+        )
+        for key, config in entries.items()
+    ]
+    lock.write(path, lock.merge_winners(Lock(), device, winners, {kernel: near}))
+    return path
+
+
+def jitted(lockfile=None, **says):
+    """A kernel that writes its block size, so that a test sees which config it ran with."""
+
+    @triton.jit
+    def fill(x, n, FLAG: tl.constexpr, B: tl.constexpr):
+        offsets = tl.program_id(0) * B + tl.arange(0, B)
+        tl.store(x + offsets, tl.full((B,), B, tl.float32), mask=offsets < n)
+
+    plain = {"key": ["n"], "like": ["x"], "default": {"B": 16, "num_warps": 4}}
+    return tritune.kernel(**{**plain, **says}, lockfile=lockfile)(fill)
+
+
+def ran(kernel, n=8, *, flag=True, **meta) -> int:
+    """Launch on n numbers; the block size it ran with."""
+    x = torch.zeros(n)
+    kernel[lambda m: (triton.cdiv(n, m["B"]),)](x, n, flag, **meta)
+    return int(x[0]) if n else 0
+
+
+def counted(kernel) -> dict[str, int]:
+    counts = tritune.stats().get(kernel.name, {})
+    return {kind: number for kind, number in counts.items() if number}
+
+
+@pytest.fixture(autouse=True)
+def _nothing_counted(monkeypatch):
+    monkeypatch.setattr("tritune.switches._counts", {})
+
+
+def clear(arguments):
+    arguments["y"].zero_()
+
+
+def double(arguments):
+    arguments["y"].fill_(100.0)
+
+
+def autotuned(hooks=(clear, clear), lockfile=None, **says):
+    """A kernel that adds into y, and relies on a hook of its config to empty it first."""
+
+    @triton.autotune(
+        configs=[
+            triton.Config({"B": block}, num_warps=warps, pre_hook=hook)
+            for block, warps, hook in zip((32, 64), (4, 8), hooks, strict=True)
+        ],
+        key=["n"],
+        reset_to_zero=["y"],
+    )
+    @triton.jit
+    def total(x, y, n, B: tl.constexpr):
+        offsets = tl.program_id(0) * B + tl.arange(0, B)
+        tl.atomic_add(y + offsets * 0, tl.load(x + offsets, mask=offsets < n, other=0.0))
+
+    return tritune.kernel(total) if lockfile is None and not says else tritune.kernel(
+        lockfile=lockfile, **says
+    )(total)  # fmt: skip
+
+
+def sums(kernel, **meta) -> float:
+    x, y = torch.ones(100), torch.full((1,), 7.0)
+    kernel[lambda m: (triton.cdiv(100, m["B"]),)](x, y, 100, **meta)
+    return y.item()
+
+
+# --- a launch -----------------------------------------------------------------------------
+
+
+def test_with_no_lockfile_a_kernel_runs_its_default(tmp_path):
+    kernel = jitted(tmp_path / "none.lock")
+
+    assert ran(kernel) == 16
+    assert counted(kernel) == {"default": 1}
+
+
+def test_a_locked_key_runs_its_config_on_the_device_it_was_locked_for(tmp_path, gpu):
+    gpu()
+    kernel = jitted(locked(tmp_path / "t.lock", {"n=8 FLAG=True x=f32": {"B": 64, "num_warps": 8}}))
+
+    assert (ran(kernel), ran(kernel), ran(kernel, 9)) == (64, 64, 16)
+    assert counted(kernel) == {"exact": 2, "default": 1}
+    assert kernel.best_config.kwargs == {"B": 16}
+
+
+def test_config_and_launch_are_the_same_config_and_one_look_up(tmp_path, gpu):
+    gpu()
+    kernel = jitted(locked(tmp_path / "t.lock", {"n=8 FLAG=True x=f32": {"B": 64, "num_warps": 8}}))
+
+    config = kernel.config(n=8, x=torch.zeros(8), FLAG=True)
+
+    assert config == {"B": 64, "num_warps": 8}
+    assert ran(kernel, **config) == 64
+    assert counted(kernel) == {"exact": 1}
+
+
+def test_a_launch_with_every_tunable_runs_as_given(tmp_path):
+    kernel = jitted(tmp_path / "none.lock")
+
+    assert ran(kernel, B=32, num_warps=2) == 32
+    assert counted(kernel) == {"given": 1}
+
+
+def test_tunables_may_be_passed_by_position(tmp_path):
+    kernel = jitted(tmp_path / "none.lock", default={"B": 16})
+    x = torch.zeros(8)
+
+    kernel[(1,)](x, 8, 1, 32)
+
+    assert x[0] == 32
+
+
+@pytest.mark.parametrize(
+    ("meta", "message"),
+    [
+        ({"num_warps": 8}, "passes `num_warps` but not `B`"),
+        ({"B": 8}, "passes `B` but not `num_warps`"),
+    ],
+)
+def test_a_launch_with_some_tunables_names_the_rest_and_the_line(meta, message, tmp_path):
+    kernel = jitted(tmp_path / "none.lock")
+    line = inspect.getsourcelines(ran)[1] + 3
+
+    with pytest.raises(KernelError) as caught:
+        ran(kernel, **meta)
+    assert str(caught.value) == (
+        f"{HERE}:{line}: a launch of `jitted.<locals>.fill` {message}\n"
+        "hint: pass the whole of `kernel.config(...)`, or none of it"
+    )
+
+
+def test_a_launch_option_that_is_no_tunable_is_the_callers_own(tmp_path):
+    kernel = jitted(tmp_path / "none.lock", default={"B": 16})
+
+    assert ran(kernel, num_warps=2) == 16
+
+
+def test_an_empty_problem_is_no_miss(tmp_path, gpu, monkeypatch):
+    gpu()
+    monkeypatch.setenv("TRITUNE_MISS", "error")
+    kernel = jitted(tmp_path / "none.lock")
+
+    assert kernel.config(n=0, x=torch.zeros(0), FLAG=True) == {"B": 16, "num_warps": 4}
+
+
+def test_warmup_compiles_what_a_launch_would_run(tmp_path):
+    kernel = jitted(tmp_path / "none.lock")
+
+    assert kernel.warmup(torch.float32, 8, FLAG=True, grid=(1,)) == [
+        None
+    ]  # the interpreter's answer
+
+
+def test_many_threads_get_one_answer(tmp_path, gpu):
+    gpu()
+    kernel = jitted(locked(tmp_path / "t.lock", {"n=8 FLAG=True x=f32": {"B": 64, "num_warps": 8}}))
+    found = []
+    threads = [
+        threading.Thread(
+            target=lambda: found.append(kernel.config(n=8, x=torch.zeros(8), FLAG=True)["B"])
+        )
+        for _ in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert found == [64] * 8
+    assert counted(kernel) == {"exact": 8}
+
+
+def test_an_endless_stream_of_sizes_does_not_grow_the_memo(tmp_path, monkeypatch):
+    monkeypatch.setattr("tritune.dispatch.MEMO_LIMIT", 4)
+    kernel = jitted(tmp_path / "none.lock")
+
+    for n in range(1, 20):
+        kernel.config(n=n, x=torch.zeros(n), FLAG=True)
+
+    assert len(kernel._memo) <= 4
+    assert len(kernel.cache) <= 4
+
+
+# --- the key ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "key"),
+    [
+        ({"n": 8, "x": torch.zeros(8), "FLAG": True}, "n=8 FLAG=True x=f32"),
+        ({"n": 8, "x": torch.zeros(8)[1:], "FLAG": 1}, "n=8 FLAG=1 x=f32(unaligned)"),
+        ({"n": 8, "x": None, "FLAG": None}, "n=8 FLAG=none x=none"),
+        (
+            {"n": 8, "x": torch.zeros(8, dtype=torch.bfloat16), "FLAG": "relu"},
+            "n=8 FLAG=relu x=bf16",
+        ),
+        (
+            {"n": 8, "x": torch.zeros(8, dtype=torch.float8_e4m3fn), "FLAG": "a b"},
+            'n=8 FLAG="a b" x=f8e4m3fn',
+        ),
+        (
+            {"n": 8, "x": torch.zeros(8, dtype=torch.bool), "FLAG": tl.float16},
+            "n=8 FLAG=f16 x=i1",
+        ),
+        (
+            {"n": 8, "x": (torch.zeros(8), torch.zeros(8, dtype=torch.int32)), "FLAG": 0.5},
+            "n=8 FLAG=0.5 x=(f32,i32)",
+        ),
+    ],
+)
+def test_a_key_reads_like_the_call(arguments, key, tmp_path):
+    assert jitted(tmp_path / "none.lock").key_of(arguments) == key
+
+
+def test_without_like_every_tensor_is_in_the_key(tmp_path):
+    kernel = jitted(tmp_path / "none.lock", like=None)
+
+    assert kernel.key_of({"n": 8, "x": torch.zeros(8), "FLAG": 1}) == "n=8 FLAG=1 x=f32"
+
+
+def test_one_and_true_are_two_keys(tmp_path, gpu):
+    gpu()
+    kernel = jitted(locked(tmp_path / "t.lock", {"n=8 FLAG=True x=f32": {"B": 64, "num_warps": 8}}))
+
+    assert (ran(kernel, flag=True), ran(kernel, flag=1)) == (64, 16)
+
+
+def test_a_key_that_holds_a_list_is_refused(tmp_path):
+    kernel = jitted(tmp_path / "none.lock")
+
+    with pytest.raises(KernelError) as caught:
+        kernel.config(n=[8], x=None, FLAG=1)
+    assert caught.value.what == (
+        "`n` of `jitted.<locals>.fill` is a list, which cannot be part of a key"
+    )
+
+
+@pytest.mark.parametrize(
+    ("named", "message"),
+    [
+        (
+            {"n": 8, "FLAG": True},
+            "`jitted.<locals>.fill.config()` needs `x` too",
+        ),
+        (
+            {"n": 8, "FLAG": True, "x": None, "m": 3},
+            "`jitted.<locals>.fill.config()` does not take `m`\nhint: it takes x, n, FLAG",
+        ),
+    ],
+)
+def test_config_takes_exactly_the_parts_of_the_key(named, message, tmp_path):
+    kernel = jitted(tmp_path / "none.lock")
+    line = inspect.currentframe().f_lineno + 2
+    with pytest.raises(KernelError) as caught:
+        kernel.config(**named)
+    assert str(caught.value) == f"{HERE}:{line}: {message}"
+
+
+def test_a_kernel_is_named_by_its_file_however_it_was_imported(tmp_path, monkeypatch):
+    package = tmp_path / "shop" / "ops"
+    package.mkdir(parents=True)
+    for folder in (package, package.parent):
+        (folder / "__init__.py").touch()
+    (package / "scale.py").write_text(
+        "import triton, triton.language as tl, tritune\n"
+        "@tritune.kernel(default={'B': 16})\n"
+        "@triton.jit\n"
+        "def scale(x, B: tl.constexpr):\n"
+        "    pass\n",
+        encoding="utf-8",
+    )
+    monkeypatch.syspath_prepend(str(package))
+
+    import scale
+
+    assert scale.scale.name == "shop.ops.scale:scale"
+    assert scale.scale.lockfile == package / "tritune.lock"
+
+
+# --- forcing and intercepting --------------------------------------------------------------
+
+
+def test_override_holds_for_launches_and_config_and_then_ends(tmp_path):
+    kernel = jitted(tmp_path / "none.lock")
+
+    with tritune.override(kernel, {"B": 128, "num_warps": 1}):
+        assert ran(kernel) == 128
+        assert kernel.config(n=8, x=None, FLAG=True) == {"B": 128, "num_warps": 1}
+    assert ran(kernel) == 16
+    assert counted(kernel) == {"forced": 2, "default": 1}
+
+
+def test_override_holds_in_other_threads(tmp_path):
+    kernel, found = jitted(tmp_path / "none.lock"), []
+
+    with tritune.override(kernel, {"B": 128, "num_warps": 1}):
+        thread = threading.Thread(target=lambda: found.append(ran(kernel)))
+        thread.start()
+        thread.join()
+
+    assert found == [128]
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (
+            {"B": 8},
+            "a config of `jitted.<locals>.fill` needs `num_warps` too\nhint: it has B, num_warps",
+        ),
+        (
+            {"B": 8, "num_warps": 4, "C": 1},
+            "its config has B, C, num_warps; the kernel has B, num_warps",
+        ),
+        ({"B": "8", "num_warps": 4}, "its B is '8', where the kernel's is 16"),
+    ],
+)
+def test_override_wants_a_whole_config(config, message, tmp_path):
+    kernel = jitted(tmp_path / "none.lock")
+    line = inspect.currentframe().f_lineno + 2
+    with pytest.raises(KernelError) as caught:
+        tritune.override(kernel, config).__enter__()
+    assert str(caught.value) == f"{HERE}:{line}: {message}"
+
+
+def test_an_interceptor_gets_the_call_as_it_was_made(tmp_path):
+    kernel, calls = jitted(tmp_path / "none.lock"), []
+    x = torch.zeros(8)
+
+    with runtime.intercept(lambda *call: calls.append(call)):
+        kernel[(1,)](x, 8, FLAG=True)
+
+    assert calls == [(kernel, (x, 8), {"FLAG": True}, (1,))]
+    assert counted(kernel) == {}
+
+
+# --- over autotune ------------------------------------------------------------------------
+
+
+def test_the_first_config_of_an_autotuned_kernel_is_its_default():
+    kernel = autotuned()
+
+    assert kernel.default == {"B": 32, "num_warps": 4, "num_stages": 3}
+    assert kernel.tunables == ("B", "num_warps", "num_stages")
+    assert (kernel.key_names, kernel.keys) == (("n",), ["n"])
+    assert kernel.tuning.reset_to_zero == ("y",)
+
+
+def test_a_hook_of_a_config_runs_at_every_launch_and_a_reset_for_tuning_never():
+    kernel, bare = autotuned(), autotuned(hooks=(None, None))
+
+    assert (sums(kernel), sums(kernel)) == (100.0, 100.0)
+    assert sums(bare) == 107.0
+
+
+def test_a_locked_config_gets_the_hook_of_the_list_it_came_from(tmp_path, gpu):
+    gpu()
+    name = "test_runtime:autotuned.<locals>.total"
+    config = {"B": 64, "num_warps": 8, "num_stages": 3}
+    file = locked(tmp_path / "t.lock", {"n=100 x=f32 y=f32": config}, kernel=name)
+    kernel = autotuned((clear, double), file)
+
+    assert sums(kernel) == 200.0
+    assert kernel.best_config is kernel.configs[1]
+
+
+def test_a_config_of_none_of_the_list_gets_the_hook_they_all_share(tmp_path, gpu):
+    gpu()
+    name = "test_runtime:autotuned.<locals>.total"
+    config = {"B": 128, "num_warps": 8, "num_stages": 3}
+    file = locked(tmp_path / "t.lock", {"n=100 x=f32 y=f32": config}, kernel=name)
+
+    assert sums(autotuned(lockfile=file)) == 100.0
+
+
+def test_a_config_whose_hook_is_unknown_is_a_miss_that_says_so(tmp_path, gpu, caplog):
+    gpu()
+    name = "test_runtime:autotuned.<locals>.total"
+    config = {"B": 128, "num_warps": 8, "num_stages": 3}
+    file = locked(tmp_path / "t.lock", {"n=100 x=f32 y=f32": config}, kernel=name)
+    kernel = autotuned((clear, double), file)
+
+    assert sums(kernel) == 100.0
+    assert caplog.messages == [
+        (
+            f"{name}: no locked config for n=100 x=f32 y=f32 on H100, so it runs its default: "
+            "it is none of the kernel's own configs, and their pre_hooks differ"
+        )
+    ]
+
+
+def test_a_config_given_without_its_hook_is_refused():
+    kernel = autotuned((clear, double))
+
+    with pytest.raises(KernelError) as caught:
+        sums(kernel, B=128, num_warps=4, num_stages=3)
+    assert caught.value.what == (
+        "`autotuned.<locals>.total` has no pre_hook for this config: "
+        "it is none of the kernel's own configs, and their pre_hooks differ"
+    )
+
+
+def test_to_triton_and_inductor_it_is_an_autotuner_with_one_config_to_try(tmp_path, gpu):
+    gpu()
+    kernel = jitted(locked(tmp_path / "t.lock", {"n=8 FLAG=True x=f32": {"B": 64, "num_warps": 8}}))
+
+    [config] = kernel.early_config_prune(kernel.configs, {"x": torch.zeros(8), "n": 8}, FLAG=True)
+
+    assert isinstance(kernel, Autotuner)
+    assert config.all_kwargs() == {"B": 64, "num_warps": 8, "num_ctas": 1, "num_stages": 3}
+    assert kernel.early_config_prune([], {"x": torch.zeros(8), "n": 8, "FLAG": True}) == [config]
+
+
+def test_turned_off_an_autotuned_kernel_is_tritons_own(monkeypatch):
+    monkeypatch.setenv("TRITUNE", "off")
+    kernel = autotuned()
+    ran_stock = []
+    monkeypatch.setattr(kernel.tuning.stock, "run", lambda *args, **_: ran_stock.append(args[2]))
+
+    sums(kernel)
+
+    assert ran_stock == [100]
+
+
+def test_turned_off_no_lockfile_is_read(tmp_path, gpu, monkeypatch):
+    gpu()
+    monkeypatch.setenv("TRITUNE", "off")
+    kernel = jitted(locked(tmp_path / "t.lock", {"n=8 FLAG=True x=f32": {"B": 64, "num_warps": 8}}))
+
+    assert ran(kernel) == 16
+
+
+def test_what_a_heuristic_sets_is_neither_key_nor_tunable(tmp_path):
+    @triton.heuristics({"EVEN": lambda arguments: arguments["n"] % arguments["B"] == 0})
+    @triton.jit
+    def fill(x, n, EVEN: tl.constexpr, B: tl.constexpr):
+        offsets = tl.arange(0, B)
+        tl.store(x + offsets, tl.full((B,), 7.0, tl.float32), mask=(offsets < n) & EVEN)
+
+    kernel = tritune.kernel(key=["n"], default={"B": 16}, lockfile=tmp_path / "no.lock")(fill)
+    x = torch.zeros(16)
+    kernel[(1,)](x, 16)
+
+    assert x.sum() == 7 * 16
+    assert kernel.key_of({"x": x, "n": 16}) == "n=16 x=f32"
+
+
+# --- decorating ---------------------------------------------------------------------------
+
+
+def mistakes():
+    def bare(x, n, B: tl.constexpr):
+        pass
+
+    @triton.jit
+    def one(x, n, B: tl.constexpr):
+        pass
+
+    @triton.heuristics({"B": lambda _: 16})
+    @triton.jit
+    def computed(x, n, B: tl.constexpr):
+        pass
+
+    @triton.heuristics({"C": lambda _: 16})
+    @triton.autotune(configs=[triton.Config({"B": 16})], key=["n"])
+    @triton.jit
+    def above(x, n, B: tl.constexpr, C: tl.constexpr):
+        pass
+
+    good = {"default": {"B": 16}}
+    return {
+        "plain": (bare, good, ("`mistakes.<locals>.bare` is not a Triton kernel\n"
+                  "hint: put @tritune.kernel above @triton.jit or @triton.autotune")),
+        "default": (one, {}, ("`mistakes.<locals>.one` has no default config\n"
+                    "hint: say default=dict(BLOCK=128, ..., num_warps=4): "
+                    "its names are the tunables")),
+        "key": (one, {**good, "key": ["N"]}, ("key names `N`, which is not an argument of "
+                "`mistakes.<locals>.one`\nhint: it has x, n, B")),
+        "like": (one, {**good, "like": ["xs"]}, ("like names `xs`, which is not an argument of "
+                 "`mistakes.<locals>.one`\nhint: did you mean `x`?")),
+        "near": (one, {**good, "near": "n"}, ("near names `n`, which is not in key\n"
+                 "hint: key has nothing")),
+        "tunable": (one, {**good, "key": ["B"]}, ("key names `B`, which is tunable\n"
+                    "hint: leave it out")),
+        "option": (one, {"default": {"B": 16, "num_warp": 4}}, ("default names `num_warp`, which "
+                   "is neither a parameter of `mistakes.<locals>.one` nor a launch option\n"
+                   "hint: did you mean `num_warps`?")),
+        "constexpr": (one, {"default": {"n": 16}}, ("default names `n`, which is not a "
+                      "tl.constexpr\nhint: annotate it: `n: tl.constexpr`")),
+        "heuristic": (computed, good, ("default names `B`, which @triton.heuristics sets\n"
+                      "hint: take it out of one of the two")),
+        "between": (above, {}, ("`mistakes.<locals>.above` has a decorator between "
+                    "@tritune.kernel and @triton.autotune\n"
+                    "hint: put @triton.heuristics below @triton.autotune")),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("which", mistakes())
+def test_a_mistake_in_the_decorator_is_told_at_import_with_its_line(which):
+    function, says, message = mistakes()[which]
+    *_, plain = runtime.contracts.layers(function)
+
+    with pytest.raises(KernelError) as caught:
+        tritune.kernel(**says)(function)
+    assert str(caught.value) == f"{HERE}:{plain.__code__.co_firstlineno}: {message}"
+
+
+def test_something_that_is_no_function_is_told_where_it_was_decorated():
+    line = inspect.currentframe().f_lineno + 2
+    with pytest.raises(KernelError) as caught:
+        tritune.kernel(3)
+    assert str(caught.value) == (
+        f"{HERE}:{line}: @tritune.kernel got int, not a Triton kernel\n"
+        "hint: put @tritune.kernel above @triton.jit or @triton.autotune"
+    )
+
+
+def test_a_problem_function_is_marked_on_its_kernel(tmp_path):
+    kernel = jitted(tmp_path / "none.lock")
+
+    @tritune.problem(kernel)
+    def fill_problem(n):
+        return tritune.Problem(lambda: n, flops=n)
+
+    assert kernel.problem is fill_problem
+    assert (fill_problem(3).run(), fill_problem(3).timed) == (3, "kernel")
+
+
+def test_a_problem_of_something_else_is_refused():
+    line = inspect.currentframe().f_lineno + 2
+    with pytest.raises(KernelError) as caught:
+        tritune.problem(print)
+    assert str(caught.value) == (
+        f"{HERE}:{line}: @tritune.problem got builtin_function_or_method, not a kernel\n"
+        "hint: put @tritune.kernel above @triton.jit or @triton.autotune"
+    )
+
+
+# --- looking up ---------------------------------------------------------------------------
+
+SHAPES = {
+    f"n={n} FLAG=True x=f32": {"B": block, "num_warps": 4} for n, block in ((64, 32), (256, 128))
+}
+
+
+@pytest.mark.parametrize(
+    ("n", "block", "kind"),
+    [
+        (64, 32, "exact"),
+        (31, 16, "default"),
+        (32, 32, "near"),
+        (127, 32, "near"),
+        (128, 32, "near"),
+        (129, 128, "near"),
+        (512, 128, "near"),
+        (513, 16, "default"),
+    ],
+)
+def test_near_serves_the_nearest_locked_size_within_a_factor_of_two(n, block, kind, tmp_path, gpu):
+    gpu()
+    kernel = jitted(locked(tmp_path / "t.lock", SHAPES), near="n")
+
+    assert ran(kernel, n) == block
+    assert counted(kernel) == {kind: 1}
+
+
+def test_near_wants_every_other_part_of_the_key_equal(tmp_path, gpu):
+    gpu()
+    kernel = jitted(locked(tmp_path / "t.lock", SHAPES), near="n")
+
+    assert ran(kernel, 65, flag=False) == 16
+
+
+def test_without_near_the_nearest_is_never_served(tmp_path, gpu):
+    gpu()
+
+    assert ran(jitted(locked(tmp_path / "t.lock", SHAPES)), 65) == 16
+
+
+@pytest.mark.parametrize(
+    ("constraint", "block"),
+    [
+        ("B <= n", 128),
+        ("B >= n", 16),
+        ("sms > 100 and B % 2 == 0", 128),
+        ("B <= unknown", 16),
+        ("().__class__", 16),
+        ("9 ** 9 ** 9 > B", 16),
+    ],
+)
+def test_near_wants_the_constraints_of_the_problem_to_hold(constraint, block, tmp_path, gpu):
+    gpu()
+    file = locked(tmp_path / "t.lock", SHAPES, near=[constraint])
+
+    assert ran(jitted(file, near="n"), 257) == block
+
+
+@pytest.mark.parametrize("config", [{"B": 64}, {"B": 64, "num_warps": 4, "C": 1}, {"BLOCK": 64}])
+def test_a_locked_config_of_other_names_is_a_miss_and_no_crash(config, tmp_path, gpu):
+    gpu()
+
+    assert ran(jitted(locked(tmp_path / "t.lock", {"n=8 FLAG=True x=f32": config}))) == 16
+
+
+def test_a_launch_option_that_only_one_backend_tunes_is_served(tmp_path, gpu):
+    gpu()
+    config = {"B": 64, "num_warps": 4, "waves_per_eu": 2}
+    kernel = jitted(locked(tmp_path / "t.lock", {"n=8 FLAG=True x=f32": config}))
+
+    assert kernel.config(n=8, x=torch.zeros(8), FLAG=True) == config
+    assert ran(kernel, **config) == 64
+
+
+@pytest.mark.parametrize(
+    ("facts", "block"),
+    [
+        ({"names": ("NVIDIA H100 SXM5",), "name": "other"}, 64),
+        ({"sms": 114}, 16),  # PCIe
+        ({"sms": 16}, 16),  # a MIG slice
+        ({"sms": 78}, 16),  # H20
+        ({"bus_bits": 6144, "memory_mhz": 3201}, 16),  # H200
+        ({"arch": 100}, 16),
+        ({"arch": 901}, 16),
+    ],
+)
+def test_a_device_is_its_silicon_and_never_its_name(facts, block, tmp_path, gpu):
+    fields = {name: getattr(H100, name) for name in H100.__slots__}
+    gpu(DeviceIdentity(**{**fields, **facts}))
+    file = locked(tmp_path / "t.lock", {"n=8 FLAG=True x=f32": {"B": 64, "num_warps": 8}})
+
+    assert ran(jitted(file)) == block
+
+
+def test_a_driver_that_only_compiles_is_no_device(tmp_path, monkeypatch):
+    class StandIn:
+        def get_current_device(self) -> int:
+            return 0
+
+    monkeypatch.setattr(driver, "_active", StandIn())
+    file = locked(tmp_path / "t.lock", {"n=8 FLAG=True x=f32": {"B": 64, "num_warps": 8}})
+
+    assert ran(jitted(file)) == 16
+
+
+def test_the_driver_is_asked_once_a_device_and_not_at_import(tmp_path, gpu):
+    fake = gpu()
+    kernel = jitted(tmp_path / "none.lock")
+    assert fake.asked == 0
+
+    for n in (1, 2, 3):
+        ran(kernel, n)
+    assert fake.asked == 1
+
+
+# --- what is said -------------------------------------------------------------------------
+
+
+def test_one_line_says_which_file_and_device_a_process_runs(tmp_path, gpu, caplog):
+    caplog.set_level(logging.INFO, "tritune")
+    gpu()
+    file = locked(tmp_path / "t.lock", {"n=8 FLAG=True x=f32": {"B": 64, "num_warps": 8}})
+
+    ran(jitted(file))
+    ran(jitted(file))
+
+    assert caplog.messages == [f"{file}: using the entries of H100"]
+
+
+def test_a_miss_is_said_once_a_kernel_with_what_was_sought_and_what_is_there(tmp_path, gpu, caplog):
+    gpu()
+    kernel = jitted(locked(tmp_path / "t.lock", SHAPES))
+
+    for n in (1, 2, 3):
+        ran(kernel, n)
+
+    assert caplog.messages == [
+        (
+            "test_runtime:jitted.<locals>.fill: no locked config for n=1 FLAG=True x=f32 on H100, "
+            "so it runs its default: locked are n=64 FLAG=True x=f32; n=256 FLAG=True x=f32"
+        )
+    ]
+
+
+def test_a_miss_for_another_gpu_shows_both(tmp_path, gpu, caplog):
+    fields = {name: getattr(H100, name) for name in H100.__slots__}
+    gpu(DeviceIdentity(**{**fields, "sms": 114}))
+
+    ran(jitted(locked(tmp_path / "t.lock", SHAPES)))
+
+    assert caplog.messages == [
+        (
+            "test_runtime:jitted.<locals>.fill: no locked config for n=8 FLAG=True x=f32 on cuda:90, "
+            "so it runs its default: this GPU is cuda:90 (cuda:90, 114 SMs, 232448 bytes of shared "
+            "memory, 5120 bits at 2619 MHz); locked are H100"
+        )
+    ]
+
+
+def test_on_a_machine_with_no_gpu_nothing_is_said(tmp_path, caplog):
+    ran(jitted(locked(tmp_path / "t.lock", SHAPES)))
+
+    assert caplog.messages == []
+
+
+def test_every_miss_can_be_written_down(tmp_path, gpu, monkeypatch):
+    gpu()
+    monkeypatch.setenv("TRITUNE_LOG", str(tmp_path / "misses.jsonl"))
+    kernel = jitted(tmp_path / "none.lock")
+
+    for n in (1, 2, 2):
+        ran(kernel, n)
+
+    lines = (tmp_path / "misses.jsonl").read_text(encoding="utf-8").splitlines()
+    assert [json.loads(line) for line in lines] == [
+        {
+            "kernel": "test_runtime:jitted.<locals>.fill",
+            "device": "cuda:90",
+            "key": f"n={n} FLAG=True x=f32",
+            "why": f"there is no {tmp_path}/none.lock",
+            "lockfile": f"{tmp_path}/none.lock",
+        }
+        for n in (1, 2)
+    ]
+
+
+def test_a_miss_can_be_an_error(tmp_path, gpu, monkeypatch):
+    gpu()
+    monkeypatch.setenv("TRITUNE_MISS", "error")
+    kernel = jitted(tmp_path / "none.lock")
+
+    with pytest.raises(LookupMissError) as caught:
+        ran(kernel)
+    assert str(caught.value) == (
+        f"{tmp_path}/none.lock: `test_runtime:jitted.<locals>.fill` has no locked config for "
+        f"n=8 FLAG=True x=f32 on cuda:90: there is no {tmp_path}/none.lock\n"
+        "hint: add it to the sweep file's shapes and sweep again"
+    )
+
+
+def test_a_damaged_lockfile_is_one_warning_and_the_default(tmp_path, gpu, caplog):
+    gpu()
+    file = locked(tmp_path / "t.lock", SHAPES)
+    file.write_text(file.read_text(encoding="utf-8")[:-7], encoding="utf-8")
+
+    assert (ran(jitted(file), 64), ran(jitted(file), 256)) == (16, 16)
+    assert caplog.messages == [
+        (
+            "the lockfile is damaged, so kernels run their defaults: "
+            f"{file}:18: is cut off here\n"
+            "hint: restore it from git, or delete the file and sweep again"
+        )
+    ]
+
+
+def test_damage_in_another_kernels_entries_does_no_harm_here(tmp_path, gpu, caplog):
+    gpu()
+    file = locked(tmp_path / "t.lock", SHAPES)
+    text = file.read_text(encoding="utf-8")
+    file.write_text(text.replace('"kernels": {', '"kernels": {"a:b": 3,'), encoding="utf-8")
+
+    assert ran(jitted(file), 64) == 32
+    assert caplog.messages == []
+
+
+def test_a_damaged_lockfile_is_an_error_where_a_miss_is_one(tmp_path, gpu, monkeypatch):
+    gpu()
+    monkeypatch.setenv("TRITUNE_MISS", "error")
+    (tmp_path / "t.lock").write_text("", encoding="utf-8")
+    kernel = jitted(tmp_path / "t.lock")
+
+    with pytest.raises(LockError) as caught:
+        ran(kernel)
+    assert str(caught.value) == (
+        f"{tmp_path}/t.lock: is empty\n"
+        "hint: restore it from git, or delete the file and sweep again"
+    )
+
+
+def test_a_variable_names_another_lockfile_for_every_kernel(tmp_path, gpu, monkeypatch):
+    gpu()
+    file = locked(tmp_path / "t.lock", SHAPES)
+    monkeypatch.setenv("TRITUNE_LOCKFILE", os.fspath(file))
+    kernel = jitted(tmp_path / "none.lock")
+
+    assert (kernel.lockfile, ran(kernel, 64)) == (file, 32)
