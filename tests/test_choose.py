@@ -164,7 +164,7 @@ def test_fewer_warps_come_before_smaller_blocks_among_ties() -> None:
 
 @pytest.mark.parametrize(("slower", "least"), [(1.008, A), (1.012, B)])
 def test_noise_widens_a_tie_to_one_percent_and_no_more(slower: float, least: Config) -> None:
-    noisy = [10 * (slower + off) for off in (-0.03, -0.01, 0.01, 0.03)] * 7
+    noisy = [10 * (slower + off) for off in (-0.09, -0.03, 0.03, 0.09)] * 7
 
     chosen = winner(measured(finals=noisy, BLOCK=64), measured(finals=[10.0] * 28, BLOCK=128))
 

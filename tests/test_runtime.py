@@ -22,7 +22,7 @@ from triton.runtime.autotuner import Autotuner
 from triton.runtime.driver import driver
 
 import tritune
-from tritune import lock, misses, runtime, silicon
+from tritune import expression, lock, misses, predicate, runtime, silicon
 from tritune.errors import KernelError, LockError, LookupMissError
 from tritune.model import Config, DeviceIdentity, Evidence, Lock, Problem, Winner
 
@@ -237,6 +237,17 @@ def test_a_launch_option_that_is_no_tunable_is_the_callers_own(tmp_path):
     kernel = jitted(tmp_path / "none.lock", default={"B": 16})
 
     assert ran(kernel, num_warps=2) == 16
+
+
+def test_a_launch_option_that_says_nothing_is_not_passed_on(tmp_path, monkeypatch):
+    kernel = jitted(tmp_path / "none.lock", default={"B": 16, "maxnreg": None})
+    passed = []
+    monkeypatch.setattr(kernel.fn, "run", lambda *_, grid, warmup, **meta: passed.append(meta))
+
+    ran(kernel)
+    ran(kernel, **kernel.config(n=8, x=torch.zeros(8), FLAG=True))
+
+    assert passed == [{"B": 16}, {"B": 16}]
 
 
 def test_an_empty_problem_is_no_miss(tmp_path, gpu, monkeypatch):
@@ -609,6 +620,12 @@ def test_a_mistake_in_the_decorator_is_told_at_import_with_its_line(which):
     assert str(caught.value) == f"{HERE}:{plain.__code__.co_firstlineno}: {message}"
 
 
+def test_a_kernel_decorated_twice_is_told_so(tmp_path):
+    with pytest.raises(KernelError) as caught:
+        tritune.kernel(jitted(tmp_path / "none.lock"))
+    assert caught.value.what == "`jitted.<locals>.fill` has two @tritune.kernel lines"
+
+
 def test_something_that_is_no_function_is_told_where_it_was_decorated():
     line = inspect.currentframe().f_lineno + 2
     with pytest.raises(KernelError) as caught:
@@ -697,6 +714,35 @@ def test_near_wants_the_constraints_of_the_problem_to_hold(constraint, block, tm
     file = locked(tmp_path / "t.lock", SHAPES, near=[constraint])
 
     assert ran(jitted(file, near="n"), 257) == block
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "B <= n",
+        "B * 2 > n - 1 and not B == 3",
+        "n % B == 0 or n // B >= 2 ** 3",
+        "B in [16, 32] and n not in (1, 2)",
+        "min(B, n) == max(B, n) or abs(-B) < cdiv(n, 2)",
+        "next_power_of_2(n) >= B if n > 1 else B == 1",
+        "1 <= B <= n < 1 << 40",
+        "B + n",
+        "n / 0 > 1",
+        "B >> 1 & 3 | 4 == 4",
+        "flag is None or B > missing",
+    ],
+)
+@pytest.mark.parametrize("values", [{"B": 16, "n": 64}, {"B": 32, "n": 1}, {"B": 3, "n": 3}])
+def test_production_and_sweep_read_a_constraint_alike(text, values):
+    def answer(holds, cannot):
+        try:
+            return holds(text, {**values, "flag": None})
+        except cannot:
+            return "cannot tell"
+
+    assert answer(predicate.holds, predicate.CannotTellError) == answer(
+        expression.truth, expression.ConstraintError
+    )
 
 
 @pytest.mark.parametrize("config", [{"B": 64}, {"B": 64, "num_warps": 4, "C": 1}, {"BLOCK": 64}])
@@ -793,7 +839,8 @@ def test_a_miss_for_another_gpu_shows_both(tmp_path, gpu, caplog):
 
     assert caplog.messages == [
         (
-            "test_runtime:jitted.<locals>.fill: no locked config for n=8 FLAG=True x=f32 on cuda:90, "
+            "test_runtime:jitted.<locals>.fill: no locked config for n=8 FLAG=True x=f32 on "
+            "cuda:90, "
             "so it runs its default: this GPU is cuda:90 (cuda:90, 114 SMs, 232448 bytes of shared "
             "memory, 5120 bits at 2619 MHz); locked are H100"
         )

@@ -213,7 +213,7 @@ def test_a_replayed_report_says_that_its_times_were_recorded():
     assert "GPU" not in text.splitlines()[-2]
 
 
-def test_when_nothing_is_locked_it_says_why_and_offers_no_diff():
+def test_with_no_gpu_it_says_why_nothing_is_locked_and_offers_no_journal():
     text = shown(
         report(
             winners=(),
@@ -229,7 +229,6 @@ def test_when_nothing_is_locked_it_says_why_and_offers_no_diff():
         "kernels.matmul:matmul_kernel from sweeps/matmul.yaml\n"
         "1 candidate rejected: 1 too much shared memory\n"
         "nothing locked: no GPU here, and no recorded times for H200 · 1 min 12 s\n"
-        "next: why not another: tritune show rejected sweeps/matmul.yaml\n"
     )
 
 

@@ -129,6 +129,36 @@ def check(
     )
 
 
+def check_named(contract: Contract, named: Iterable[str]) -> None:
+    """The arguments of `kernel.config(...)`: all parts of the key, and no others."""
+    short, given = contract.function.short, set(named)
+    parts = {*contract.scalars, *contract.tensors}
+    takes = [name for name in contract.function.params if name in parts]
+    if strange := [name for name in given if name not in parts]:
+        what = f"`{short}.config()` does not take {quoted(sorted(strange))}"
+        raise KernelError(what, where=call_site(), hint=f"it takes {_listed(takes)}")
+    given |= {name for name, _ in contract.function.defaults}
+    if missing := [name for name in takes if name not in given]:
+        what = f"`{short}.config()` needs {quoted(missing)} too"
+        hint = "" if contract.like is not None else "name the tensors of the key with like=[...]"
+        raise KernelError(what, where=call_site(), hint=hint)
+
+
+def partial(contract: Contract, passed: Iterable[str]) -> KernelError:
+    """A launch passes some tunables and not the rest."""
+    names = list(passed)
+    missing = [name for name in contract.tunables if name not in names]
+    return KernelError(
+        f"a launch of `{contract.function.short}` passes {quoted(names)} but not {quoted(missing)}",
+        where=call_site(),
+        hint="pass the whole of `kernel.config(...)`, or none of it",
+    )
+
+
+def quoted(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
 def call_site() -> str:
     """`file:line` of the nearest caller that is neither tritune nor triton."""
     ours = str(Path(__file__).parent)

@@ -13,11 +13,12 @@ from triton.runtime.autotuner import Autotuner
 from triton.runtime.autotuner import Config as TritonConfig
 from triton.runtime.jit import MockTensor
 
+from tritune import contract as contracts
 from tritune import inductor, keys, lookup, misses, silicon, switches
 from tritune.contract import Contract, call_site
 from tritune.errors import KernelError
 from tritune.model import LAUNCH_OPTIONS, Config, Value
-from tritune.tuned import Tuning
+from tritune.tuned import Served, Tuning
 
 MEMO_LIMIT = 4096
 """Keys remembered a kernel; a server that sees endless sizes must not grow for ever."""
@@ -64,10 +65,12 @@ class Kernel(Autotuner):  # type: ignore[misc]
         self.forced_config: dict[str, Value] | None = None
         self.is_off = switches.off()
         self._positions = {name: i for i, name in enumerate(self.arg_names)}
-        self._memo: dict[tuple[object, ...], tuple[str, dict[str, Value]]] = {}
+        self._memo: dict[tuple[object, ...], Served] = {}
+        self._given: dict[tuple[tuple[str, Value], ...], Served] = {}
         self._lives: dict[Config, TritonConfig] = {}
-        self.best_config = self._live(self.default)
-        self._from_config: set[Config] = set()
+        self._default = self._as_served("default", self.default)
+        self.best_config = self._default.live
+        self._from_config: set[tuple[tuple[str, Value], ...]] = set()
         self._file = None if self.is_off else lookup.lockfile(lockfile)
 
     def __repr__(self) -> str:
@@ -79,25 +82,26 @@ class Kernel(Autotuner):  # type: ignore[misc]
 
     def config(self, **named: object) -> dict[str, Value]:
         """The config a launch with these arguments runs; pass it on to the launch as `**cfg`."""
-        accepted = {*self.contract.scalars, *self.contract.tensors}
-        self._check_named(named, accepted)
-        kind, config = self._answer({**self._defaults, **named})
-        switches.count(self.name, kind)
+        contracts.check_named(self.contract, named)
+        served = self._answer({**self._defaults, **named})
+        switches.count(self.name, served.kind)
         if len(self._from_config) >= MEMO_LIMIT:
             self._from_config.clear()
-        self._from_config.add(Config.of(config))
-        return dict(config)
+        self._from_config.add(tuple(self._passed((), served.config).items()))
+        return dict(served.config)
 
     def run(self, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> Any:
         """Launch with the config that was passed, or else with the one that is locked."""
         if switches.interceptor is not None and not warmup:
             return switches.interceptor(self, args, kwargs, grid)
-        if self.is_off and self.tuning.stock is not None and not self._passed(args, kwargs):
+        passed = self._passed(args, kwargs)
+        if passed:
+            return self._run_given(passed, args, kwargs, grid, warmup)
+        if self.is_off and self.tuning.stock is not None:
             return self.tuning.stock.run(*args, grid=grid, warmup=warmup, **kwargs)
-        kind, config = self._served(args, kwargs)
-        if kind:
-            switches.count(self.name, kind)
-        return self._launch(config, args, kwargs, grid=grid, warmup=warmup)
+        served = self._answer(self.bind(args, kwargs))
+        switches.count(self.name, served.kind)
+        return self._launch(served, args, {**kwargs, **served.options}, grid, warmup)
 
     def warmup(self, *args: Any, grid: Any, **kwargs: Any) -> list[Any]:
         """Compile what a launch would run; a list of one, as an Autotuner gives a list."""
@@ -106,7 +110,7 @@ class Kernel(Autotuner):  # type: ignore[misc]
 
     def serve(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Value]:
         """The config that a launch with these arguments would run; nothing is counted."""
-        return dict(self._served(args, kwargs)[1])
+        return self._passed(args, kwargs) or dict(self._answer(self.bind(args, kwargs)).config)
 
     def hook_of(self, config: Mapping[str, Value]) -> Callable[[dict[str, Any]], object] | None:
         """The `pre_hook` that belongs to *config*, to be called with every argument by name."""
@@ -121,40 +125,45 @@ class Kernel(Autotuner):  # type: ignore[misc]
     def _live(self, config: Mapping[str, Value]) -> TritonConfig:
         """Always the same Config for equal values: Dynamo guards on which one it saw."""
         at = Config.of(config)
-        if at not in self._lives:
-            self._lives[at] = self.tuning.live(config)
-        return self._lives[at]
+        return self._lives.get(at) or self._lives.setdefault(at, self.tuning.live(config))
 
-    def _served(
-        self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-    ) -> tuple[str, dict[str, Value]]:
-        """How a launch comes by its config (empty where `config()` counted it), and the config."""
-        passed = self._passed(args, kwargs)
-        if passed:
-            return "" if Config.of(passed) in self._from_config else "given", passed
-        return self._answer(self.bind(args, kwargs))
+    def _as_served(self, kind: str, config: Mapping[str, Value]) -> Served:
+        return Served(kind, config, self._live(config))
+
+    def _run_given(
+        self,
+        passed: dict[str, Value],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        grid: Any,
+        warmup: bool,  # noqa: FBT001  # as Triton's own run
+    ) -> Any:
+        """Launch with the config that the caller passes; counted, unless `config()` gave it."""
+        at = tuple(passed.items())
+        if at not in self._from_config:
+            switches.count(self.name, "given")
+        served = self._given.get(at)
+        if served is None:
+            self.hook_of(passed)
+            if len(self._given) >= MEMO_LIMIT:
+                self._given.clear()
+            served = self._given[at] = self._as_served("given", passed)
+        if None in passed.values():  # "not said", which not every backend can be told
+            kwargs = {n: v for n, v in kwargs.items() if v is not None or n not in LAUNCH_OPTIONS}
+        return self._launch(served, args, kwargs, grid, warmup)
 
     def _launch(
         self,
-        config: Mapping[str, Value],
+        served: Served,
         args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
-        *,
+        kwargs: dict[str, Any],
         grid: Any,
-        warmup: bool,
+        warmup: bool,  # noqa: FBT001
     ) -> Any:
-        live = self._live(config)
-        self.best_config = live
-        chosen = {name: value for name, value in config.items() if value is not None}
-        if getattr(live, "ir_override", None) is not None:
-            chosen["ir_override"] = live.ir_override
-        named = {**kwargs, **chosen}
-        if not warmup and (hook := self.hook_of(config)) is not None:
-            hook({**dict(zip(self.arg_names, args, strict=False)), **named})
-        for name in chosen:  # what the caller passes by position stays there
-            if self._positions.get(name, len(args)) < len(args):
-                del named[name]
-        return self.fn.run(*args, grid=grid, warmup=warmup, **named)
+        live = self.best_config = served.live
+        if live.pre_hook is not None and not warmup:
+            live.pre_hook({**dict(zip(self.arg_names, args, strict=False)), **kwargs})
+        return self.fn.run(*args, grid=grid, warmup=warmup, **kwargs)
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments of a call by name, the signature's defaults included."""
@@ -178,45 +187,50 @@ class Kernel(Autotuner):  # type: ignore[misc]
         """A whole config of this kernel, or a KernelError."""
         missing = [name for name in self.tunables if name not in config]
         if missing:
-            what = f"a config of `{self.contract.function.short}` needs {_listed(missing)} too"
+            named = contracts.quoted(missing)
+            what = f"a config of `{self.contract.function.short}` needs {named} too"
             raise KernelError(what, where=where, hint=f"it has {', '.join(self.tunables)}")
         if why := self.refusal(Config.of(config)):
             raise KernelError(why, where=where)
 
-    def _answer(self, bound: Mapping[str, Any]) -> tuple[str, dict[str, Value]]:
+    def _answer(self, bound: Mapping[str, Any]) -> Served:
         if self.forced_config is not None:
-            return "forced", self.forced_config
+            return self._as_served("forced", self.forced_config)
         if self._file is None:
-            return "default", self.default
-        self._check_bound(bound)
+            return self._default
         place = silicon.current()
-        at: tuple[object, ...] = (*place, keys.memo(self.contract, bound))
         try:
-            answer = self._memo.get(at)
+            at: tuple[object, ...] = (*place, keys.memo(self.contract, bound))
+            served = self._memo.get(at)
+        except KeyError as error:
+            what = f"a launch of `{self.contract.function.short}` lacks `{error.args[0]}`"
+            raise KernelError(what, where=call_site()) from error
         except TypeError:  # an argument that has no hash; its text has, or it is refused
             at = (*place, self.key_of(bound))
-            answer = self._memo.get(at)
-        if answer is None:
-            answer = self._look_up(place, bound)
-            if len(self._memo) >= MEMO_LIMIT:
-                self._memo.clear()
-                self.cache.clear()
-                self._lives.clear()
-            self._memo[at] = answer
-            self.cache[(self.key_of(bound),)] = self._live(answer[1])
-        return answer
+            served = self._memo.get(at)
+        return served or self._remember(at, place, bound)
+
+    def _remember(
+        self, at: tuple[object, ...], place: tuple[object, int], bound: Mapping[str, Any]
+    ) -> Served:
+        served = self._look_up(place, bound)
+        if len(self._memo) >= MEMO_LIMIT:
+            self._memo.clear()
+            self.cache.clear()
+            self._lives.clear()
+        self._memo[at] = served
+        self.cache[(self.key_of(bound),)] = served.live
+        return served
 
     def _for_inductor(self, bound: dict[str, Any]) -> TritonConfig:
-        kind, config = self._answer(bound)
-        switches.count(self.name, kind)
-        return self._live(config)
+        served = self._answer(bound)
+        switches.count(self.name, served.kind)
+        return served.live
 
-    def _look_up(
-        self, place: tuple[object, int], bound: Mapping[str, Any]
-    ) -> tuple[str, dict[str, Value]]:
+    def _look_up(self, place: tuple[object, int], bound: Mapping[str, Any]) -> Served:
         device = silicon.identity(place)
         if self._file is None or device is None:
-            return "default", self.default
+            return self._default
         self._file.announce(device)
         asked = lookup.Asked(
             kernel=self.name,
@@ -229,10 +243,10 @@ class Kernel(Autotuner):  # type: ignore[misc]
         )
         found = lookup.find(self._file, device, asked, self.refusal)
         if found.config is not None:
-            return found.kind, found.config.as_dict()
+            return self._as_served(found.kind, found.config.as_dict())
         if not self._is_empty(bound):
             misses.report(self._file, device, asked, found.why)
-        return "default", self.default
+        return self._default
 
     def _is_empty(self, bound: Mapping[str, Any]) -> bool:
         """An empty problem (no tokens on this rank) is nothing that a sweep could lock."""
@@ -251,41 +265,8 @@ class Kernel(Autotuner):  # type: ignore[misc]
                 found[name] = args[self._positions[name]]
         if not found:
             return found
-        self._check_partial(found)
-        found.update({name: kwargs[name] for name in LAUNCH_OPTIONS & kwargs.keys()})
+        if len(found) != len(self.tunables):
+            raise contracts.partial(self.contract, found)
+        for name in kwargs.keys() & LAUNCH_OPTIONS - found.keys():
+            found[name] = kwargs[name]
         return found
-
-    def _check_partial(self, found: Mapping[str, Value]) -> None:
-        missing = [name for name in self.tunables if name not in found]
-        if missing:
-            raise KernelError(
-                f"a launch of `{self.contract.function.short}` passes {_listed(found)} "
-                f"but not {_listed(missing)}",
-                where=call_site(),
-                hint="pass the whole of `kernel.config(...)`, or none of it",
-            )
-
-    def _check_bound(self, bound: Mapping[str, Any]) -> None:
-        for name in (*self.contract.scalars, *self.contract.tensors):
-            if name not in bound:
-                what = f"a launch of `{self.contract.function.short}` lacks `{name}`"
-                raise KernelError(what, where=call_site())
-
-    def _check_named(self, named: Mapping[str, object], accepted: set[str]) -> None:
-        short = self.contract.function.short
-        strange = [name for name in named if name not in accepted]
-        missing = [
-            n for n in self.arg_names if n in accepted and n not in {**self._defaults, **named}
-        ]
-        if strange:
-            what = f"`{short}.config()` does not take {_listed(strange)}"
-            hint = f"it takes {', '.join(n for n in self.arg_names if n in accepted)}"
-            raise KernelError(what, where=call_site(), hint=hint)
-        if missing:
-            what = f"`{short}.config()` needs {_listed(missing)} too"
-            hint = "" if self.like is not None else "name the tensors of the key with like=[...]"
-            raise KernelError(what, where=call_site(), hint=hint)
-
-
-def _listed(names: Any) -> str:
-    return ", ".join(f"`{name}`" for name in names)

@@ -9,13 +9,12 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import Any
-from unittest import mock
 
 from tritune import contract, runtime
+from tritune.device import fakes
 from tritune.errors import KernelError, TrituneError
 from tritune.load import Loaded
 from tritune.model import Candidate, Config, Launches, Problem, Reason, Rejected, Target, Work
@@ -141,94 +140,14 @@ def _run_hook(one: Captured) -> None:
         hook(one.named())
 
 
-@contextlib.contextmanager
-def fakes(target: Target, *, values: bool = False) -> Iterator[None]:
-    """A world with no GPU in which an op for one runs up to its launches.
-
-    Tensors are fake ones on the CPU (fake `cuda` tensors fail in slices and abort in autograd),
-    or real ones where *values* says that the op reads what is in them.
-    """
-    import torch
-    from torch._subclasses.fake_tensor import FakeTensorMode
-    from triton.runtime.jit import JITFunction
-
-    run = JITFunction.run
-
-    def compile_only(self: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
-        return run(self, *args, grid=grid, warmup=True, **kwargs) if warmup else None
-
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(mock.patch.object(JITFunction, "run", compile_only))
-        for name, answer in _cuda_answers(target).items():
-            stack.enter_context(mock.patch.object(torch.cuda, name, answer))
-        if not values:
-            stack.enter_context(FakeTensorMode(allow_non_fake_inputs=True))
-        stack.enter_context(_on_cpu())
-        yield
-
-
-def _cuda_answers(target: Target) -> dict[str, Any]:
-    capability = (target.arch // 10, target.arch % 10) if isinstance(target.arch, int) else (9, 4)
-    properties = SimpleNamespace(
-        name=(target.names or (target.name,))[0],
-        multi_processor_count=target.sms,
-        shared_memory_per_block_optin=target.shared_bytes,
-        L2_cache_size=target.l2_bytes,
-        warp_size=target.warp_size,
-        major=capability[0],
-        minor=capability[1],
-    )
-    return {
-        "is_available": lambda: True,
-        "current_device": lambda: 0,
-        "device_count": lambda: 1,
-        "synchronize": lambda device=None: None,  # noqa: ARG005  # torch's own signature
-        "get_device_capability": lambda device=None: capability,  # noqa: ARG005
-        "get_device_name": lambda device=None: properties.name,  # noqa: ARG005
-        "get_device_properties": lambda device=None: properties,  # noqa: ARG005
-    }
-
-
-def _on_cpu() -> Any:
-    import torch
-    from torch.overrides import TorchFunctionMode
-
-    def cpu(value: Any) -> Any:
-        if isinstance(value, torch.device) and value.type == "cuda":
-            return torch.device("cpu")
-        return "cpu" if isinstance(value, str) and value.split(":")[0] == "cuda" else value
-
-    class OnCpu(TorchFunctionMode):  # type: ignore[misc]
-        """Turns `cuda` into `cpu`, and says of every tensor that it is on a GPU."""
-
-        def __torch_function__(  # torch's protocol
-            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-        ) -> Any:
-            if getattr(func, "__self__", None) is torch.Tensor.is_cuda:
-                return True
-            if func is torch.Tensor.cuda:
-                return args[0]
-            named = {name: cpu(value) for name, value in (kwargs or {}).items()}
-            return func(*(cpu(arg) for arg in args), **named)
-
-    return OnCpu()
-
-
 def facts(
     loaded: Loaded, problem: Problem, configs: Sequence[Config], target: Target
 ) -> tuple[Work, tuple[Launches | Rejected, ...]]:
     """What each config launches on *problem*, found with no GPU and no compile."""
     try:
         return _facts(loaded, problem, configs, target, values=False)
-    except reads_values():
+    except fakes.reads_values():
         return _facts(loaded, problem, configs, target, values=True)
-
-
-def reads_values() -> tuple[type[Exception], ...]:
-    """What a fake tensor raises when an op asks what is in it."""
-    from torch._subclasses import fake_tensor
-
-    return (fake_tensor.DataDependentOutputException, fake_tensor.DynamicOutputShapeException)
 
 
 def _facts(
@@ -236,7 +155,7 @@ def _facts(
 ) -> tuple[Work, tuple[Launches | Rejected, ...]]:
     found: list[Launches | Rejected] = []
     dtype = ""
-    with fakes(target, values=values):
+    with fakes.world(target, values=values):
         made = make(loaded, problem, "cpu")
         for config in configs:
             candidate = Candidate(kernel=loaded.kernel.name, problem=problem, config=config)
@@ -244,7 +163,7 @@ def _facts(
                 one, dtype = _launches(loaded, made, candidate)
             except TrituneError:
                 raise
-            except reads_values():
+            except fakes.reads_values():
                 raise
             except Exception as error:  # noqa: BLE001  # the boundary: an op may raise anything
                 detail = f"{type(error).__name__}: {error}".splitlines()[0][:200]

@@ -6,7 +6,7 @@ the compiler's to refuse, since a kernel may use any number it likes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tritune.model import Candidate, Config, Problem, Reason, Rejected, Target
@@ -119,18 +119,23 @@ def plan(
     """
     others = sorted({*configs} - {default}, key=Config.order)
     rulings = {config: legal(config, target) for config in (default, *others)}
-    candidates: list[Candidate] = []
-    rejected: list[Rejected] = []
-    removed = 0
-    for problem in problems:
-        kept = [default, *(config for config in others if admits(config, problem))]
-        removed += 1 + len(others) - len(kept)
-        for config in kept:
-            candidate = Candidate(kernel=kernel, problem=problem, config=config)
-            ruling = rulings[config]
-            if ruling is None:
-                candidates.append(candidate)
-            else:
-                reason, detail = ruling
-                rejected.append(Rejected(candidate=candidate, reason=reason, detail=detail))
-    return Plan(candidates=tuple(candidates), rejected=tuple(rejected), removed=removed)
+    candidates = [
+        Candidate(kernel=kernel, problem=problem, config=config)
+        for problem in problems
+        for config in (default, *others)
+        if config == default or admits(config, problem)
+    ]
+    return Plan(
+        candidates=tuple(one for one in candidates if rulings[one.config] is None),
+        rejected=tuple(_rejected(candidates, rulings)),
+        removed=len(rulings) * len(problems) - len(candidates),
+    )
+
+
+def _rejected(
+    candidates: Iterable[Candidate], rulings: Mapping[Config, Ruling | None]
+) -> Iterator[Rejected]:
+    for candidate in candidates:
+        ruling = rulings[candidate.config]
+        if ruling is not None:
+            yield Rejected(candidate=candidate, reason=ruling[0], detail=ruling[1])

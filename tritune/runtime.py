@@ -78,6 +78,12 @@ def kernel(
         from tritune import dispatch, tuned
 
         function = contracts.describe(inner)
+        if isinstance(inner, dispatch.Kernel):
+            raise KernelError(
+                f"`{function.short}` has two @tritune.kernel lines",
+                where=function.where,
+                hint="keep one",
+            )
         stock = tuned.autotuner_of(inner, function)
         if stock is not None:
             tuning = tuned.of_autotuned(stock, default, function)

@@ -59,6 +59,20 @@ class Tuning:
         return len({id(live.pre_hook) for live in self.configs}) == 1
 
 
+class Served:
+    """The config of a launch, ready to run."""
+
+    __slots__ = ("config", "kind", "live", "options")
+
+    def __init__(self, kind: str, config: Mapping[str, Value], live: TritonConfig) -> None:
+        self.kind, self.config, self.live = kind, config, live
+        options: dict[str, Any] = {n: value for n, value in config.items() if value is not None}
+        if getattr(live, "ir_override", None) is not None:
+            options["ir_override"] = live.ir_override
+        self.options = options
+        """What the launch is passed; None is "not said"."""
+
+
 def of_jit(fn: Any, default: Mapping[str, Value]) -> Tuning:
     """A kernel under plain `@triton.jit`: its default is its only config."""
     values = dict(default)

@@ -1,8 +1,7 @@
-"""device.bench: a config on a GPU -> right or wrong, and its samples in microseconds.
+"""device.bench: a config on a GPU -> right or wrong; makes a problem and studies what it writes.
 
-Runs in the worker that owns the GPU and may die with it. Order of one sample: restore what the
-kernel would find changed, let the host get ahead, flush the L2 cache, start event, launch,
-stop event; nothing is synchronised in between. Does not know which candidates matter.
+Runs in the worker that owns the GPU and may die with it. Does not know which candidates matter,
+nor how long anything took: `sampling` does.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, TypeVar
 
 from tritune import launches, silicon, verify
@@ -32,17 +30,14 @@ from tritune.model import (
 
 T = TypeVar("T")
 
-AHEAD_US = 60.0
-"""Idle time put before each sample, so that the host has enqueued it before the GPU gets there."""
-KEPT = 24
-"""Prepared candidates kept at a time."""
-
 
 @dataclass
 class Prepared:
     """A candidate ready to be timed: what to run, and what to put back before each run."""
 
     run: Callable[[], Any]
+    ahead_us: float
+    """How long the GPU has to wait for the host."""
     restore: list[tuple[Any, Any]] = field(default_factory=list)
     """(tensor, its content before the launch); only where a repeat would not be the same."""
 
@@ -55,7 +50,6 @@ class Bench:
     device: Any
     cold: bool
     flush: Any
-    cycles_per_us: float
     problem: Problem | None = None
     made: Any = None
     references: tuple[Any, ...] = ()
@@ -80,28 +74,12 @@ def open_bench(
     flush = torch.empty(
         max(2 * properties.L2_cache_size, 1 << 25), dtype=torch.uint8, device="cuda"
     )
-    bench = Bench(
+    return Bench(
         loaded=load(kernel, problem),
         device=torch.device("cuda", index),
         cold=timing.cache == "cold",
         flush=flush,
-        cycles_per_us=1.0,
     )
-    bench.cycles_per_us = _cycles_per_us()
-    return bench
-
-
-def _cycles_per_us() -> float:
-    import torch
-
-    start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    torch.cuda._sleep(1_000_000)  # noqa: SLF001  # torch's only idle kernel
-    start.record()
-    torch.cuda._sleep(10_000_000)  # noqa: SLF001
-    stop.record()
-    torch.cuda.synchronize()
-    elapsed_us = float(start.elapsed_time(stop)) * 1e3
-    return 1e7 / max(elapsed_us, 1.0)
 
 
 def identify(index: int) -> DeviceIdentity:
@@ -129,12 +107,12 @@ def warm_up(bench: Bench, seconds: float) -> None:
 
 def check(bench: Bench, candidate: Candidate, default: Config) -> Verified | Rejected:
     """Run a candidate once on poisoned outputs and compare it with the reference."""
-    return _guarded(candidate, lambda: _check(bench, candidate, default))
+    return guarded(candidate, lambda: _check(bench, candidate, default))
 
 
 def _check(bench: Bench, candidate: Candidate, default: Config) -> Verified | Rejected:
     if bench.problem != candidate.problem:
-        _open_problem(bench, candidate.problem, default)
+        open_problem(bench, candidate.problem, default)
     outputs, _ = _run(bench, candidate.config)
     found = verify.difference(outputs, bench.references)
     limit = verify.allowed(found, bench.default_error)
@@ -155,7 +133,7 @@ def _run(bench: Bench, config: Config) -> tuple[tuple[Any, ...], list[Captured]]
     return verify.tensors(returned), captured
 
 
-def _open_problem(bench: Bench, problem: Problem, default: Config) -> None:
+def open_problem(bench: Bench, problem: Problem, default: Config) -> None:
     """Make a problem, its reference, and find out what its op writes, on the default config."""
     import torch
 
@@ -189,13 +167,13 @@ def close_problem(bench: Bench) -> None:
 
 def _study_default(bench: Bench, default: Config) -> None:
     before: list[tuple[Captured, list[tuple[int | str, Any, Any]]]] = []
-    with _watching(before):
+    with watching(before):
         outputs, captured = _run(bench, default)
     written = [
         (place, tensor, content)
         for _, found in before
         for place, tensor, content in found
-        if not _same_bits(tensor, content)
+        if not same_bits(tensor, content)
     ]
     if not bench.references:
         bench.references = tuple(out.clone() for out in outputs)
@@ -211,7 +189,7 @@ def _study_default(bench: Bench, default: Config) -> None:
     }
 
 
-def _watching(before: list[Any]) -> Any:
+def watching(before: list[Any]) -> Any:
     """A context in which every launch first notes the content of its tensors in *before*."""
     from unittest import mock
 
@@ -239,7 +217,7 @@ def _tensors(one: Captured) -> list[tuple[int | str, Any]]:
     return found
 
 
-def _same_bits(a: Any, b: Any) -> bool:
+def same_bits(a: Any, b: Any) -> bool:
     import torch
 
     if a.numel() == 0:
@@ -256,125 +234,7 @@ def _repeatable(captured: Sequence[Captured], written: Sequence[tuple[Any, Any, 
     for one in captured:
         one.launch()
     torch.cuda.synchronize()
-    return all(_same_bits(t, a) for (_, t, _), a in zip(written, after, strict=True))
-
-
-def sample(
-    bench: Bench, candidates: Sequence[Candidate], rounds: int, default: Config
-) -> tuple[tuple[float, ...] | Rejected, ...]:
-    """Interleaved samples in microseconds, or why a candidate could not be prepared."""
-    import torch
-
-    if bench.problem != candidates[0].problem:  # a worker that was restarted in between
-        _open_problem(bench, candidates[0].problem, default)
-    ready: dict[int, Prepared] = {}
-    answers: dict[int, Any] = {}
-    for i, candidate in enumerate(candidates):
-        made = _guarded(candidate, partial(_prepare, bench, candidate.config))
-        if isinstance(made, Rejected):
-            answers[i] = made
-        else:
-            ready[i] = made
-    order = list(ready)
-    events: dict[int, list[Any]] = {i: [] for i in order}
-    for number in range(rounds):
-        turn = number % max(len(order), 1)
-        rotated = order[turn:] + order[:turn]
-        for i in reversed(rotated) if number % 2 else rotated:
-            events[i].append(_time(bench, ready[i]))
-    torch.cuda.synchronize()
-    for i, pairs in events.items():
-        answers[i] = tuple(round(a.elapsed_time(b) * 1e3, 2) for a, b in pairs)
-    return tuple(answers[i] for i in range(len(candidates)))
-
-
-def _prepare(bench: Bench, config: Config) -> Prepared:
-    found = bench.prepared.get(config)
-    if found is None:
-        while len(bench.prepared) >= KEPT:
-            bench.prepared.pop(next(iter(bench.prepared)))
-        found = (
-            _whole_op(bench, config) if bench.made.timed == "op" else _kernel_only(bench, config)
-        )
-        bench.prepared[config] = found
-    return found
-
-
-def _whole_op(bench: Bench, config: Config) -> Prepared:
-    import torch
-
-    def run() -> None:
-        with torch.device(bench.device):
-            launches.capture(bench.loaded.kernel, bench.made.run, config)
-
-    run()
-    return Prepared(run=run, restore=list(bench.pristine))
-
-
-def _kernel_only(bench: Bench, config: Config) -> Prepared:
-    import torch
-
-    for tensor, content in bench.pristine:
-        tensor.copy_(content)
-    before: list[Any] = []
-    with torch.device(bench.device), _watching(before) if not bench.repeatable else _nothing():
-        _, captured = launches.capture(bench.loaded.kernel, bench.made.run, config)
-    for one in captured:
-        _share_outputs(bench, one)
-    hooks = [one.kernel.hook_of(one.config) for one in captured]
-
-    def run() -> None:
-        for one, hook in zip(captured, hooks, strict=True):
-            if hook is not None:
-                hook(one.named())
-            one.launch()
-
-    written = [
-        (tensor, content)
-        for _, found in before
-        for _, tensor, content in found
-        if not _same_bits(tensor, content)
-    ]
-    return Prepared(run=run, restore=written)
-
-
-def _nothing() -> Any:
-    import contextlib
-
-    return contextlib.nullcontext()
-
-
-def _share_outputs(bench: Bench, one: Captured) -> None:
-    """Write into the default's outputs where they are alike, so that outputs are held once."""
-    if not bench.repeatable:
-        return
-    args = list(one.args)
-    for place, output in bench.outputs.items():
-        if place < len(args) and _alike(args[place], output):
-            args[place] = output
-    one.args = tuple(args)
-
-
-def _alike(a: Any, b: Any) -> bool:
-    return bool(
-        getattr(a, "shape", None) == b.shape and a.dtype == b.dtype and a.stride() == b.stride()
-    )
-
-
-def _time(bench: Bench, prepared: Prepared) -> tuple[Any, Any]:
-    import torch
-
-    start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    for tensor, content in prepared.restore:
-        tensor.copy_(content)
-    ahead = AHEAD_US * (8 if bench.made.timed == "op" else 1)
-    torch.cuda._sleep(int(ahead * bench.cycles_per_us))  # noqa: SLF001  # torch's only idle kernel
-    if bench.cold:
-        bench.flush.zero_()
-    start.record()
-    prepared.run()
-    stop.record()
-    return start, stop
+    return all(same_bits(t, a) for (_, t, _), a in zip(written, after, strict=True))
 
 
 STICKY = (
@@ -386,7 +246,7 @@ STICKY = (
 """CUDA errors after which every call of the process fails."""
 
 
-def _guarded(candidate: Candidate, attempt: Callable[[], T]) -> T | Rejected:
+def guarded(candidate: Candidate, attempt: Callable[[], T]) -> T | Rejected:
     """The worker's boundary: what a launch raises is a rejected candidate."""
     import torch
 

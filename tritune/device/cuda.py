@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from tritune.device import bench, targets
+from tritune.device import bench, sampling, targets
 from tritune.errors import EnvironmentFaultError, TrituneError
 from tritune.model import (
     Candidate,
@@ -141,7 +141,9 @@ class CudaDevice:
         self, compiled: Sequence[Compiled], rounds: int
     ) -> tuple[tuple[float, ...] | Rejected, ...]:
         candidates = [one.candidate for one in compiled]
-        answer = self._call(bench.sample, candidates, rounds, self._default, limit_s=SAMPLE_LIMIT_S)
+        answer = self._call(
+            sampling.sample, candidates, rounds, self._default, limit_s=SAMPLE_LIMIT_S
+        )
         if isinstance(answer, Done):
             if any(self._poisoned(found) for found in answer.value):
                 self._restart()

@@ -9,15 +9,13 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, TypeVar
 
 from tritune import launches
+from tritune.device import fakes, resources
 from tritune.load import Loaded, load
 from tritune.model import (
     Candidate,
@@ -34,9 +32,7 @@ from tritune.model import (
 
 T = TypeVar("T")
 
-MEMDESC = re.compile(r"!ttg\.memdesc<([0-9x]+)x(?:!tt\.)?([a-zA-Z][a-zA-Z0-9]*)")
 TELLING = re.compile(r"error|fatal|fail|must|expect", re.IGNORECASE)
-BITS = re.compile(r"(\d+)")
 ABOVE_LLVM = ("num_stages",)
 """Options whose whole effect is in the TTGIR already."""
 
@@ -159,10 +155,10 @@ def _each(
     session: Session, candidate: Candidate, visit: Callable[[launches.Captured], None]
 ) -> None:
     for values in (False, True):
-        with launches.fakes(session.target, values=values):
+        with fakes.world(session.target, values=values):
             try:
                 captured = _captured(session, candidate)
-            except launches.reads_values():
+            except fakes.reads_values():
                 continue
             for one in captured:
                 visit(one)
@@ -185,7 +181,7 @@ def _lower(session: Session, candidate: Candidate) -> Lowered:
         candidate=candidate,
         ir=stops[0].ir if stops else "",
         ttgir=hashlib.sha256(text.encode()).hexdigest()[:16],
-        shared_bound=max((shared_bound(stop.text) for stop in stops), default=0),
+        shared_bound=max((resources.shared_bound(stop.text) for stop in stops), default=0),
         seconds=time.perf_counter() - started,
     )
 
@@ -199,79 +195,19 @@ def _compile(session: Session, candidate: Candidate, key: str) -> Compiled:
     while hasattr(step.fn, "fn"):
         step = step.fn
     step.device_caches.clear()
-    resources = [_resources(binary, session.target) for binary in binaries]
-    digests = [hashlib.sha256(_binary(binary)).hexdigest() for binary in binaries]
+    usage = [resources.registers(binary, session.target) for binary in binaries]
+    digests = [hashlib.sha256(resources.code(binary)).hexdigest() for binary in binaries]
     return Compiled(
         candidate=candidate,
         key=key,
         binary=hashlib.sha256("".join(digests).encode()).hexdigest()[:12],
         ir=session.ir[0] if session.ir else "",
-        registers=max((found[0] for found in resources), default=0),
-        stack_bytes=max((found[1] for found in resources), default=0),
+        registers=max((found[0] for found in usage), default=0),
+        stack_bytes=max((found[1] for found in usage), default=0),
         shared_bytes=max((int(binary.metadata.shared) for binary in binaries), default=0),
-        tensor_memory=max((_tensor_memory(binary) for binary in binaries), default=0),
+        tensor_memory=max((resources.tensor_memory(binary) for binary in binaries), default=0),
         seconds=time.perf_counter() - started,
     )
-
-
-def _tensor_memory(binary: Any) -> int:
-    return int(getattr(binary.metadata, "tmem_size", 0) or 0)
-
-
-def _binary(binary: Any) -> bytes:
-    code = binary.asm.get("cubin") or binary.asm.get("hsaco") or b""
-    return code if isinstance(code, bytes) else str(code).encode()
-
-
-def _resources(binary: Any, target: Target) -> tuple[int, int]:
-    """Registers a thread and bytes of stack, with no launch; (0, 0) where no tool can tell."""
-    if target.backend != "cuda":
-        text = binary.asm.get("amdgcn", "")
-        found = [
-            re.search(rf"\.{name}:\s+(\d+)", text)
-            for name in ("vgpr_count", "private_segment_fixed_size")
-        ]
-        return (int(found[0][1]) if found[0] else 0, int(found[1][1]) if found[1] else 0)
-    import triton
-
-    tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
-    with tempfile.NamedTemporaryFile(suffix=".cubin") as cubin:
-        cubin.write(_binary(binary))
-        cubin.flush()
-        said = subprocess.run(  # noqa: S603  # the wheel's own tool on our own file
-            [tool, "-res-usage", cubin.name], capture_output=True, text=True, check=False
-        ).stdout
-    usage = re.search(r"REG:(\d+) STACK:(\d+)", said)
-    return (int(usage[1]), int(usage[2])) if usage else (0, 0)
-
-
-def shared_bound(ttgir: str) -> int:
-    """Bytes of shared memory that the binary of *ttgir* takes at least.
-
-    The peak of live allocations in the order of the text; LLVM adds scratch space to it, never
-    less. On 288 matmul configs it caught all 50 that exceed an H200, and it was never above the
-    true size in 72 attention configs, where the plain sum is.
-    """
-    live: dict[str, int] = {}
-    peak = 0
-    for line in ttgir.splitlines():
-        if "ttg.local_alloc" in line and (name := line.strip().split(" ")[0]).startswith("%"):
-            live[name] = _bytes(line.rsplit("->", 1)[-1])
-            peak = max(peak, sum(live.values()))
-        elif "ttg.local_dealloc" in line:
-            live.pop(line.split("ttg.local_dealloc", 1)[1].split()[0].rstrip(":"), None)
-    return peak
-
-
-def _bytes(type_text: str) -> int:
-    found = MEMDESC.search(type_text)
-    if not found:
-        return 0
-    size = 1
-    for length in found[1].split("x"):
-        size *= int(length)
-    bits = BITS.search(found[2])
-    return size * (max(int(bits[1]), 8) if bits else 64) // 8
 
 
 def _guarded(candidate: Candidate, attempt: Callable[[], T]) -> T | Rejected:

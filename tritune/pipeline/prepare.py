@@ -110,8 +110,10 @@ def announce(job: Job, found: Sequence[Launches]) -> None:
     if job.setting.index is not None:
         seconds = classes * (LOWER_S + COMPILE_S) / job.jobs + len(found) * MEASURE_S
         lines.append(f"about {max(seconds / 60, 1):.0f} min with {job.jobs} compile processes")
-    writes = job.setting.identity is not None
-    lines.append(f"writes {near(job.lockfile)}" if writes else "writes nothing")
+    if job.setting.identity is None:
+        lines.append("writes nothing")
+    else:
+        lines.append(f"{'would write' if job.options.dry_run else 'writes'} {near(job.lockfile)}")
     job.observer.say(", ".join(lines))
     if job.options.lockfile:
         job.observer.say(f"the kernel itself reads {near(Path(job.info.lockfile))}")

@@ -187,7 +187,10 @@ def _next(reports: Sequence[Report]) -> Text | None:
         for report in reports
         if report.locked and any(winner.change != "kept" for winner in report.winners)
     )
-    sweeps = dict.fromkeys(shown_path(report.sweep) for report in reports if report.outcomes)
+    # Only a sweep on a GPU, or a record of one, leaves a journal to show them from.
+    sweeps = dict.fromkeys(
+        shown_path(report.sweep) for report in reports if report.gpu_s or report.replayed
+    )
     diff = [f"git diff {' '.join(changed)}"] if changed else []
     why = [f"why not another: tritune show rejected {sweep}" for sweep in sweeps]
     return line(f"next: {' · '.join(diff + why)}", "dim") if diff or why else None

@@ -1,0 +1,154 @@
+"""device.sampling: prepared candidates on a GPU -> interleaved samples in microseconds.
+
+Order of one sample: restore what the kernel would find changed, let the host get ahead, flush
+the L2 cache, start event, launch, stop event; nothing is synchronised in between.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from tritune import launches, runtime
+from tritune.device import bench as benches
+from tritune.device.bench import Bench, Prepared
+from tritune.launches import Captured
+from tritune.model import Candidate, Config, Rejected
+
+CYCLES_PER_US = 2600
+"""Above the clock of every GPU: an idle kernel of so many cycles lasts a microsecond at least."""
+AHEAD = 1.5
+AHEAD_US = 30.0
+"""The GPU idles before a sample for this many times as long as the host needs to enqueue it, and
+a little more, so that no launch overhead is in between the events."""
+KEPT = 24
+"""Prepared candidates kept at a time."""
+
+
+def sample(
+    bench: Bench, candidates: Sequence[Candidate], rounds: int, default: Config
+) -> tuple[tuple[float, ...] | Rejected, ...]:
+    """Interleaved samples in microseconds, or why a candidate could not be prepared."""
+    import torch
+
+    if bench.problem != candidates[0].problem:  # a worker that was restarted in between
+        benches.open_problem(bench, candidates[0].problem, default)
+    ready: dict[int, Prepared] = {}
+    answers: dict[int, Any] = {}
+    for i, candidate in enumerate(candidates):
+        made = benches.guarded(candidate, partial(_prepare, bench, candidate.config))
+        if isinstance(made, Rejected):
+            answers[i] = made
+        else:
+            ready[i] = made
+    order = list(ready)
+    events: dict[int, list[Any]] = {i: [] for i in order}
+    for number in range(rounds):
+        turn = number % max(len(order), 1)
+        rotated = order[turn:] + order[:turn]
+        for i in reversed(rotated) if number % 2 else rotated:
+            events[i].append(_time(bench, ready[i]))
+    torch.cuda.synchronize()
+    for i, pairs in events.items():
+        answers[i] = tuple(round(a.elapsed_time(b) * 1e3, 2) for a, b in pairs)
+    return tuple(answers[i] for i in range(len(candidates)))
+
+
+def _prepare(bench: Bench, config: Config) -> Prepared:
+    found = bench.prepared.get(config)
+    if found is None:
+        while len(bench.prepared) >= KEPT:
+            bench.prepared.pop(next(iter(bench.prepared)))
+        found = (
+            _whole_op(bench, config) if bench.made.timed == "op" else _kernel_only(bench, config)
+        )
+        bench.prepared[config] = found
+    return found
+
+
+def _whole_op(bench: Bench, config: Config) -> Prepared:
+    import torch
+
+    def run() -> None:
+        with torch.device(bench.device), runtime.forced(bench.loaded.kernel, config.as_dict()):
+            bench.made.run()
+
+    return Prepared(run=run, ahead_us=_ahead_us(run), restore=list(bench.pristine))
+
+
+def _ahead_us(run: Callable[[], Any]) -> float:
+    """How long the host takes to enqueue what *run* launches, with a margin."""
+    import torch
+
+    run()
+    torch.cuda.synchronize()
+    began = time.perf_counter()
+    run()
+    host_us = (time.perf_counter() - began) * 1e6
+    torch.cuda.synchronize()
+    return AHEAD_US + AHEAD * host_us
+
+
+def _kernel_only(bench: Bench, config: Config) -> Prepared:
+    import torch
+
+    for tensor, content in bench.pristine:
+        tensor.copy_(content)
+    before: list[Any] = []
+    with (
+        torch.device(bench.device),
+        benches.watching(before) if not bench.repeatable else contextlib.nullcontext(),
+    ):
+        _, captured = launches.capture(bench.loaded.kernel, bench.made.run, config)
+    for one in captured:
+        _share_outputs(bench, one)
+    hooks = [one.kernel.hook_of(one.config) for one in captured]
+
+    def run() -> None:
+        for one, hook in zip(captured, hooks, strict=True):
+            if hook is not None:
+                hook(one.named())
+            one.launch()
+
+    written = [
+        (tensor, content)
+        for _, found in before
+        for _, tensor, content in found
+        if not benches.same_bits(tensor, content)
+    ]
+    return Prepared(run=run, ahead_us=_ahead_us(run), restore=written)
+
+
+def _share_outputs(bench: Bench, one: Captured) -> None:
+    """Write into the default's outputs where they are alike, so that outputs are held once."""
+    if not bench.repeatable:
+        return
+    args = list(one.args)
+    for place, output in bench.outputs.items():
+        if place < len(args) and _alike(args[place], output):
+            args[place] = output
+    one.args = tuple(args)
+
+
+def _alike(a: Any, b: Any) -> bool:
+    return bool(
+        getattr(a, "shape", None) == b.shape and a.dtype == b.dtype and a.stride() == b.stride()
+    )
+
+
+def _time(bench: Bench, prepared: Prepared) -> tuple[Any, Any]:
+    import torch
+
+    start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    for tensor, content in prepared.restore:
+        tensor.copy_(content)
+    torch.cuda._sleep(int(prepared.ahead_us * CYCLES_PER_US))  # noqa: SLF001  # the only idle kernel
+    if bench.cold:
+        bench.flush.zero_()
+    start.record()
+    prepared.run()
+    stop.record()
+    return start, stop
