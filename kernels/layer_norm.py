@@ -79,12 +79,12 @@ def _normalised(x, dy, row, start, n, mean, rstd, lanes):
 
 
 @tritune.kernel(key=["rows", "n"], like=["x"], near="rows",
-                default={"BLOCK": 4096, "ROWS": 16, "num_warps": 8})  # fmt: skip
+                default={"BLOCK": 4096, "ROWS": 16, "STAGES": 1, "num_warps": 8})  # fmt: skip
 @triton.heuristics({"ONE_PASS": lambda args: args["n"] <= args["BLOCK"]})
 @triton.jit(do_not_specialize=["rows"])
 def layer_norm_backward_kernel(
     dy, x, weight, mean, rstd, dx, dweight, dbias, rows, n,
-    ONE_PASS: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr,
+    ONE_PASS: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     first = tl.program_id(0) * ROWS
     last = min(first + ROWS, rows)
@@ -94,7 +94,8 @@ def layer_norm_backward_kernel(
         gain = tl.load(weight + lanes, mask=inside, other=0.0).to(tl.float32)
         weight_sum = tl.zeros((BLOCK,), dtype=tl.float32)
         bias_sum = tl.zeros((BLOCK,), dtype=tl.float32)
-        for row in range(first, last):
+        # STAGES on the loop itself: `num_stages` prefetches only what a `tl.dot` reads.
+        for row in tl.range(first, last, num_stages=STAGES):
             normal, gradient = _normalised(x, dy, row, 0, n, mean, rstd, lanes)
             pulled = gradient * gain
             along = tl.sum(pulled * normal, axis=0) / n

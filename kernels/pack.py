@@ -21,8 +21,10 @@ ROWS, COLUMNS = tl.constexpr(8), tl.constexpr(512)
 
 
 @triton.jit
-def _copy(source, target, tile, rows, columns, stride, padded, vectors):
-    width = vectors * VECTOR
+def _copy(source, target, tile, rows, columns, stride, padded, pairs):
+    # Told as pairs, so that a thread takes two elements: with eight, a store would be one of
+    # 16 bytes, but each load of single elements would spread a warp over four cache lines.
+    width = pairs * 2
     across = tl.cdiv(width, COLUMNS)
     row = tile // across * ROWS + tl.arange(0, ROWS)[:, None]
     column = tile % across * COLUMNS + tl.arange(0, COLUMNS)[None, :]
@@ -35,14 +37,14 @@ def _copy(source, target, tile, rows, columns, stride, padded, vectors):
 # No size is specialised: a copy gains nothing from it, and every new class is a compile.
 @triton.jit(do_not_specialize=[*range(2, 8), *range(10, 15)])
 def pack_kernel(
-    a, packed_a, a_rows, a_columns, a_stride, a_padded, a_vectors, a_tiles,
-    b, packed_b, b_rows, b_columns, b_stride, b_padded, b_vectors,
+    a, packed_a, a_rows, a_columns, a_stride, a_padded, a_pairs, a_tiles,
+    b, packed_b, b_rows, b_columns, b_stride, b_padded, b_pairs,
 ):  # fmt: skip
     tile = tl.program_id(0)
     if tile < a_tiles:
-        _copy(a, packed_a, tile, a_rows, a_columns, a_stride, a_padded, a_vectors)
+        _copy(a, packed_a, tile, a_rows, a_columns, a_stride, a_padded, a_pairs)
     else:
-        _copy(b, packed_b, tile - a_tiles, b_rows, b_columns, b_stride, b_padded, b_vectors)
+        _copy(b, packed_b, tile - a_tiles, b_rows, b_columns, b_stride, b_padded, b_pairs)
 
 
 def aligned(matrix: torch.Tensor) -> bool:
@@ -59,7 +61,7 @@ def _round_up(size: int, multiple: int) -> int:
 def _padded(matrix: torch.Tensor, rows: int, columns: int) -> tuple[torch.Tensor, tuple[int, ...]]:
     """An empty copy of *matrix* in at least that size, and how the kernel is told of it."""
     columns = _round_up(columns, VECTOR.value)
-    sizes = (*matrix.shape, matrix.stride(0), rows, columns // VECTOR.value)
+    sizes = (*matrix.shape, matrix.stride(0), rows, columns // 2)
     return matrix.new_empty(rows, columns), sizes
 
 

@@ -17,15 +17,16 @@ import tritune
 LOG2_E = tl.constexpr(1.4426950408889634)
 LOWEST = tl.constexpr(-3.4028234663852886e38)
 
-DEFAULT = {"BLOCK": 4096, "ROWS": 1, "num_warps": 8}
+DEFAULT = {"BLOCK": 4096, "ROWS": 1, "STAGES": 1, "num_warps": 8}
 
 
 @tritune.kernel(key=["rows", "n"], like=["x"], near="rows", default=DEFAULT)
 @triton.heuristics({"ONE_PASS": lambda args: args["n"] <= args["BLOCK"]})
 @triton.jit(do_not_specialize=["rows"])
 def softmax_kernel(
-    x, y, rows, n, x_stride, ONE_PASS: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr
-):
+    x, y, rows, n, x_stride,
+    ONE_PASS: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr, STAGES: tl.constexpr,
+):  # fmt: skip
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)[:, None]
     lanes = tl.arange(0, BLOCK)[None, :]
     x += row * x_stride + lanes
@@ -42,7 +43,8 @@ def softmax_kernel(
     else:
         lane_max = tl.full((ROWS, BLOCK), LOWEST, dtype=tl.float32)
         lane_sum = tl.zeros((ROWS, BLOCK), dtype=tl.float32)
-        for start in range(0, n, BLOCK):
+        # STAGES on the loop itself: `num_stages` prefetches only what a `tl.dot` reads.
+        for start in tl.range(0, n, BLOCK, num_stages=STAGES):
             inside = row_inside & (lanes < n - start)
             values = tl.load(x + start, mask=inside, other=-float("inf")).to(tl.float32)
             higher = tl.maximum(lane_max, values)
@@ -52,7 +54,7 @@ def softmax_kernel(
         largest = tl.max(lane_max, axis=1)[:, None]
         lane_sum *= tl.exp2((lane_max - largest) * LOG2_E)
         scale = 1.0 / tl.sum(lane_sum, axis=1)[:, None]
-        for start in range(0, n, BLOCK):
+        for start in tl.range(0, n, BLOCK, num_stages=STAGES):
             inside = row_inside & (lanes < n - start)
             values = tl.load(x + start, mask=inside, other=-float("inf")).to(tl.float32)
             result = tl.exp2((values - largest) * LOG2_E) * scale

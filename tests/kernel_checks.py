@@ -129,7 +129,8 @@ def masked_rows(device: str) -> None:
     x[0, 1:] = -math.inf
     x[1, :60] = -math.inf
     for block in (64, 128):
-        with tritune.override(softmax.softmax_kernel, {"BLOCK": block, "ROWS": 2, "num_warps": 4}):
+        config = {"BLOCK": block, "ROWS": 2, "STAGES": 1, "num_warps": 4}
+        with tritune.override(softmax.softmax_kernel, config):
             compare(softmax.softmax(x), torch.softmax(x.double(), dim=1), F32, f"BLOCK={block}")
             alone = softmax.softmax(torch.full((1, 100), -math.inf, device=device))
         assert alone.isnan().all(), "a row of minus infinities has no softmax"
@@ -204,7 +205,9 @@ CHECKS = {
     ),
     "softmax": Check(
         kernel=softmax.softmax_kernel,
-        configs=configs("BLOCK ROWS num_warps", (64, 1, 4), (128, 4, 4), (1024, 2, 8)),
+        configs=configs(
+            "BLOCK ROWS STAGES num_warps", (64, 1, 3, 4), (128, 4, 2, 4), (1024, 2, 1, 8)
+        ),
         problems=axes(
             "rows n dtype",
             (4, 256, F16),
@@ -228,7 +231,9 @@ CHECKS = {
     ),
     "layer_norm_backward": Check(
         kernel=layer_norm.layer_norm_backward_kernel,
-        configs=configs("BLOCK ROWS num_warps", (64, 1, 4), (128, 4, 4), (1024, 32, 8)),
+        configs=configs(
+            "BLOCK ROWS STAGES num_warps", (64, 1, 1, 4), (128, 4, 2, 4), (1024, 32, 3, 8)
+        ),
         problems=axes(
             "rows n dtype",
             (4, 256, F16),

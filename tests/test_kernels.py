@@ -47,7 +47,7 @@ def checks(*words: str, **env: str) -> str:
         ("attention", 21),
     ],
 )
-def test_every_config_gives_the_reference_s_result(group, results):
+def test_every_config_agrees_with_its_reference(group, results):
     assert checks("cpu", group, TRITON_INTERPRET="1") == f"{group}: {results} right\n"
 
 

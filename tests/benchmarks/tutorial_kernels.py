@@ -57,15 +57,19 @@ SPLITK_CONFIGS = [
 ]
 
 SOFTMAX_CONFIGS = [
+    config(3, warps, BLOCK=block, ROWS=1, STAGES=1)
+    for block in (1024, 4096, 16384, 32768)
+    for warps in (4, 8, 16, 32)
+]
+
+FORWARD_CONFIGS = [
     config(3, warps, BLOCK=block, ROWS=1)
     for block in (1024, 2048, 4096, 8192)
     for warps in (2, 4, 8, 16)
 ]
 
-FORWARD_CONFIGS = SOFTMAX_CONFIGS
-
 BACKWARD_CONFIGS = [
-    config(3, warps, BLOCK=block, ROWS=rows)
+    config(3, warps, BLOCK=block, ROWS=rows, STAGES=1)
     for block in (1024, 2048, 4096, 8192)
     for rows in (16, 64)
     for warps in (4, 8)
