@@ -17,7 +17,16 @@ PACKAGE = ROOT / "tritune"
 
 STAGES = frozenset({"spec", "space", "plan", "compile", "measure", "verify", "choose", "lock"})
 COMPOSERS = ("pipeline", "cli")
-DRIVERS = ("device", "launches", "load", "verify", "dispatch", "tuned", "silicon")
+DRIVERS = (
+    "device",
+    "launches",
+    "load",
+    "verify",
+    "dispatch",
+    "launcher",
+    "tuned",
+    "silicon",
+)
 """Where torch and triton may be imported: what runs in a child process or in production."""
 RUNTIME = "runtime"
 COMMAND_LINE = frozenset(

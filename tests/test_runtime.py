@@ -22,7 +22,7 @@ from triton.runtime.autotuner import Autotuner
 from triton.runtime.driver import driver
 
 import tritune
-from tritune import expression, lock, misses, predicate, runtime, silicon
+from tritune import expression, lock, misses, predicate, runtime, silicon, switches
 from tritune.errors import KernelError, LockError, LookupMissError
 from tritune.model import Config, DeviceIdentity, Evidence, Lock, Problem, Winner
 
@@ -130,7 +130,8 @@ def counted(kernel) -> dict[str, int]:
 
 @pytest.fixture(autouse=True)
 def _nothing_counted(monkeypatch):
-    monkeypatch.setattr("tritune.switches._counts", {})
+    monkeypatch.setattr("tritune.switches._counted", [])
+    monkeypatch.setattr("tritune.switches._mine", switches._OfThread())
 
 
 def clear(arguments):

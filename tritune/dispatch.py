@@ -17,6 +17,7 @@ from tritune import contract as contracts
 from tritune import inductor, keys, lookup, misses, silicon, switches
 from tritune.contract import Contract, call_site
 from tritune.errors import KernelError
+from tritune.launcher import Launcher
 from tritune.model import LAUNCH_OPTIONS, Config, Value
 from tritune.tuned import Served, Tuning
 
@@ -65,7 +66,15 @@ class Kernel(Autotuner):  # type: ignore[misc]
         self.forced_config: dict[str, Value] | None = None
         self.is_off = switches.off()
         self._positions = {name: i for i, name in enumerate(self.arg_names)}
+        self._tunable = frozenset(self.tunables)
+        self._plain_args = min(
+            (self._positions[name] for name in self.tunables if name in self._positions),
+            default=len(self.arg_names),
+        )
+        self._launcher = Launcher(tuning.fn)
+        self._quick = keys.Quick(contract, self.arg_names)
         self._memo: dict[tuple[object, ...], Served] = {}
+        self._quick_memo: dict[tuple[object, ...], Served] = {}
         self._given: dict[tuple[tuple[str, Value], ...], Served] = {}
         self._lives: dict[Config, TritonConfig] = {}
         self._default = self._as_served("default", self.default)
@@ -99,7 +108,7 @@ class Kernel(Autotuner):  # type: ignore[misc]
             return self._run_given(passed, args, kwargs, grid, warmup)
         if self.is_off and self.tuning.stock is not None:
             return self.tuning.stock.run(*args, grid=grid, warmup=warmup, **kwargs)
-        served = self._answer(self.bind(args, kwargs))
+        served = self._quick_answer(args, kwargs)
         switches.count(self.name, served.kind)
         return self._launch(served, args, {**kwargs, **served.options}, grid, warmup)
 
@@ -163,7 +172,9 @@ class Kernel(Autotuner):  # type: ignore[misc]
         live = self.best_config = served.live
         if live.pre_hook is not None and not warmup:
             live.pre_hook({**dict(zip(self.arg_names, args, strict=False)), **kwargs})
-        return self.fn.run(*args, grid=grid, warmup=warmup, **kwargs)
+        if warmup:
+            return self.fn.run(*args, grid=grid, warmup=True, **kwargs)
+        return self._launcher.launch(args, kwargs, grid)
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments of a call by name, the signature's defaults included."""
@@ -192,6 +203,23 @@ class Kernel(Autotuner):  # type: ignore[misc]
             raise KernelError(what, where=where, hint=f"it has {', '.join(self.tunables)}")
         if why := self.refusal(Config.of(config)):
             raise KernelError(why, where=where)
+
+    def _quick_answer(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Served:
+        """What `_answer` said to these arguments before, where they are of the usual kind."""
+        quick = self._quick(args)
+        if quick is None or self.forced_config is not None:
+            return self._answer(self.bind(args, kwargs))
+        at = (silicon.current(), quick)
+        try:
+            served = self._quick_memo.get(at)
+        except TypeError:  # a key argument that has no hash
+            return self._answer(self.bind(args, kwargs))
+        if served is None:
+            served = self._answer(self.bind(args, kwargs))
+            if len(self._quick_memo) >= MEMO_LIMIT:
+                self._quick_memo.clear()
+            self._quick_memo[at] = served
+        return served
 
     def _answer(self, bound: Mapping[str, Any]) -> Served:
         if self.forced_config is not None:
@@ -244,20 +272,15 @@ class Kernel(Autotuner):  # type: ignore[misc]
         found = lookup.find(self._file, device, asked, self.refusal)
         if found.config is not None:
             return self._as_served(found.kind, found.config.as_dict())
-        if not self._is_empty(bound):
+        if not keys.is_empty(self.contract, bound):
             misses.report(self._file, device, asked, found.why)
         return self._default
-
-    def _is_empty(self, bound: Mapping[str, Any]) -> bool:
-        """An empty problem (no tokens on this rank) is nothing that a sweep could lock."""
-        sizes = [bound[name] for name in self.key_names]
-        tensors = [bound[name] for name in self.contract.tensors]
-        none = any(size == 0 for size in sizes if isinstance(size, int))
-        return none and any(0 in (getattr(tensor, "shape", None) or ()) for tensor in tensors)
 
     def _passed(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Value]:
         """The config that the caller passes, empty when it passes no part of one."""
         found: dict[str, Value] = {}
+        if len(args) <= self._plain_args and self._tunable.isdisjoint(kwargs):
+            return found
         for name in self.tunables:
             if name in kwargs:
                 found[name] = kwargs[name]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import operator
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tritune.contract import Contract
@@ -68,11 +68,45 @@ def memo(contract: Contract, bound: Mapping[str, Any]) -> tuple[object, ...]:
     return tuple(found)
 
 
+class Quick:
+    """`memo` for the usual call: everything of the key by position, its tensors torch's own."""
+
+    def __init__(self, contract: Contract, names: Sequence[str]) -> None:
+        places = {name: i for i, name in enumerate(names)}
+        scalars = [places[name] for name in contract.scalars]
+        self._tensors = tuple(places[name] for name in contract.tensors)
+        self._last = max((*scalars, *self._tensors), default=-1)
+        # A getter of one name gives the value itself, of none it cannot be made.
+        get = operator.itemgetter(*scalars, *scalars) if scalars else tuple
+        self._scalars: Callable[[tuple[Any, ...]], tuple[Any, ...]] = get
+
+    def __call__(self, args: tuple[Any, ...]) -> tuple[object, ...] | None:
+        """A key for a dictionary; None where `memo` has to be asked."""
+        if len(args) <= self._last:
+            return None
+        scalars = self._scalars(args)
+        found: list[object] = [scalars, *map(type, scalars)]
+        for place in self._tensors:
+            value = args[place]
+            if value.__class__.__name__ not in {"Tensor", "Parameter"}:
+                return None
+            found += (value.dtype, value.data_ptr() % ALIGNMENT == 0)
+        return tuple(found)
+
+
 def is_tensor(value: Any) -> bool:
     """A tensor, a descriptor of one, or a tuple that holds one."""
     if isinstance(value, tuple):
         return any(is_tensor(item) for item in value)
     return hasattr(value, "data_ptr") or hasattr(getattr(value, "base", None), "data_ptr")
+
+
+def is_empty(contract: Contract, bound: Mapping[str, Any]) -> bool:
+    """An empty problem (no tokens on this rank) is nothing that a sweep could lock."""
+    sizes = [bound[name] for name in contract.key]
+    tensors = [bound[name] for name in contract.tensors]
+    none = any(size == 0 for size in sizes if isinstance(size, int))
+    return none and any(0 in (getattr(tensor, "shape", None) or ()) for tensor in tensors)
 
 
 def dtype_name(dtype: object) -> str:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
+from tritune.devicelabels import with_device
 from tritune.errors import EnvironmentFaultError, LockError, TrituneError
 from tritune.lockrender import render, sort_entries
 from tritune.locktext import parse
@@ -69,7 +70,7 @@ def merge_winners(
 
     *near* gives, by kernel, the constraints that name an axis of the problem.
     """
-    devices, label = _with_device(lock.devices, device)
+    devices, label = with_device(lock.devices, device)
     entries = dict(lock.entries)
     for winner in winners:
         at = LockedKey(kernel=winner.kernel, device=label, key=winner.key)
@@ -86,9 +87,12 @@ def merge_winners(
 
 
 def _entry(winner: Winner, before: Entry | None) -> Entry:
-    # A kept incumbent keeps its evidence, so a sweep that decides nothing new changes no byte.
+    # A kept incumbent keeps its evidence, so a sweep that decides nothing new changes no byte;
+    # only what the sweep has seen anew, the source and the space, is what it was now.
     if winner.change == "kept" and before is not None and before.config == winner.config:
-        return before
+        seen, held = winner.evidence, before.evidence
+        source, space = seen.source or held.source, seen.space or held.space
+        return replace(before, evidence=replace(held, source=source, space=space, unsettled=False))
     return Entry(config=winner.config, evidence=_rounded(winner.evidence))
 
 
@@ -100,33 +104,9 @@ def _rounded(evidence: Evidence) -> Evidence:
         default_us=None if default_us is None else float(f"{default_us:.3g}"),
         margin=None if margin is None else round(margin, 3),
         noise=round(evidence.noise, 3),
+        unsettled=False,
+        unmeasured=False,
     )
-
-
-def _with_device(
-    devices: tuple[DeviceIdentity, ...], device: DeviceIdentity
-) -> tuple[tuple[DeviceIdentity, ...], str]:
-    """The devices with *device* among them, and what the lockfile calls it."""
-    listed = {known.name: known for known in devices}
-    same = [known for known in devices if known.silicon() == device.silicon()]
-    known = same[0] if same else replace(device, name=_label(listed, device), names=())
-    names = tuple(sorted({*known.names, *device.names}))
-    listed[known.name] = replace(known, names=names)
-    return tuple(listed[name] for name in sorted(listed)), known.name
-
-
-def _label(taken: Iterable[str], device: DeviceIdentity) -> str:
-    """Its name, told apart from other silicon of that name by as few facts as it takes."""
-    facts = (
-        f"{device.sms} SMs",
-        f"{device.bus_bits} bit",
-        f"{device.memory_mhz} MHz",
-        f"{device.shared_bytes} B",
-        str(device.arch),
-        device.backend,
-    )
-    told = (f"{device.name} ({', '.join(facts[:count])})" for count in range(1, len(facts) + 1))
-    return next(label for label in (device.name, *told) if label not in set(taken))
 
 
 @contextlib.contextmanager

@@ -13,7 +13,7 @@ from dataclasses import asdict
 from typing import Any
 
 from tritune.locktext import VERSION, natural
-from tritune.model import DeviceIdentity, Entry, Lock, LockedKey
+from tritune.model import DeviceIdentity, Entry, Evidence, Lock, LockedKey
 
 
 def render(lock: Lock) -> str:
@@ -57,11 +57,21 @@ def _device(device: DeviceIdentity) -> dict[str, Any]:
     return facts
 
 
+_OPTIONAL = {"source", "space", "unsettled", "unmeasured"}
+"""Left out while empty or false."""
+
+
+def _evidence(evidence: Evidence) -> dict[str, Any]:
+    facts = {name: value for name, value in asdict(evidence).items() if value is not None}
+    unknown = {"us", "noise", "bits", "ir", "triton"} if evidence.unmeasured else set()
+    omitted = _OPTIONAL | unknown
+    return {name: value for name, value in facts.items() if value or name not in omitted}
+
+
 def _entry(key: str, entry: Entry) -> str:
-    kept = {name: value for name, value in asdict(entry.evidence).items() if value is not None}
     return (
         f"    {json.dumps(key)}: {{\n"
         f'     "config": {json.dumps(entry.config.as_dict())},\n'
-        f'     "evidence": {json.dumps(kept)}\n'
+        f'     "evidence": {json.dumps(_evidence(entry.evidence))}\n'
         "    }"
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tritune import jsonplaces
@@ -203,11 +203,18 @@ class _Reader:
         for name, item in config.items():
             if isinstance(item, (dict, list)):
                 raise self.expected("a value", item, (*at, "config", name))
-        evidence = self.fields(found["evidence"], (*at, "evidence"), _EVIDENCE)
+        evidence = self.evidence(found["evidence"], (*at, "evidence"))
+        return Entry(config=Config.of(config), evidence=evidence)
+
+    def evidence(self, value: Mapping[str, Any], at: jsonplaces.Path) -> Evidence:
+        imported = value.get("unmeasured") is True
+        found = self.fields(value, at, _IMPORTED if imported else _EVIDENCE)
+        if imported:
+            found = {**_UNKNOWN, **found}
         for name in ("us", "default_us", "margin", "noise"):
-            number = evidence.setdefault(name, None)
-            evidence[name] = None if number is None else float(number)
-        return Entry(config=Config.of(config), evidence=Evidence(**evidence))
+            number = found.setdefault(name, None)
+            found[name] = None if number is None else float(number)
+        return Evidence(**found)
 
     def fields(
         self, value: Any, at: jsonplaces.Path, known: Mapping[str, _Field]
@@ -257,4 +264,11 @@ _EVIDENCE = {
     "bits": _required(str),
     "ir": _required(str),
     "triton": _required(str),
+    "source": _Field("text", _is(str), required=False),
+    "space": _Field("text", _is(str), required=False),
+    "unsettled": _Field("true or false", lambda value: isinstance(value, bool), required=False),
+    "unmeasured": _Field("true or false", lambda value: isinstance(value, bool), required=False),
 }
+_IMPORTED = {name: replace(field, required=False) for name, field in _EVIDENCE.items()}
+_UNKNOWN = {"us": 0.0, "noise": 0.0, "bits": "", "ir": "", "triton": ""}
+"""What evidence says of an entry that nobody timed here."""

@@ -350,6 +350,14 @@ class Evidence:
     bits: str
     ir: str
     triton: str
+    source: str = ""
+    """Digest of the kernel's source, for a Triton whose IR cannot be compared with `ir`."""
+    space: str = ""
+    """Digest of the configs that were searched for this problem."""
+    unsettled: bool = False
+    """Both sides of a merge changed the entry, and the next sweep has to race the two."""
+    unmeasured: bool = False
+    """Imported from elsewhere: it is served, but nobody timed it here; times are 0 for unknown."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

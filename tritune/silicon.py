@@ -33,6 +33,11 @@ def identify(index: int) -> DeviceIdentity | None:
 
 
 def _driver() -> Any:
+    # Asked on every launch: what is imported already is not looked for again.
+    module = sys.modules.get("triton.runtime.driver")
+    active = getattr(getattr(module, "driver", None), "_active", None)
+    if active is not None:
+        return active
     from triton import knobs
     from triton.runtime.driver import driver
 

@@ -19,8 +19,22 @@ Interceptor = Callable[[Any, tuple[Any, ...], dict[str, Any], Any], object]
 
 interceptor: Interceptor | None = None
 
-_counts: dict[str, dict[str, int]] = {}
-_counting = threading.Lock()
+Counts = dict[tuple[str, str], int]
+
+_counted: list[Counts] = []
+_registering = threading.Lock()
+
+
+class _OfThread(threading.local):
+    """The counts of one thread: nothing is shared, so nothing is locked on a launch."""
+
+    def __init__(self) -> None:
+        self.counts: Counts = {}
+        with _registering:
+            _counted.append(self.counts)
+
+
+_mine = _OfThread()
 
 
 @contextmanager
@@ -35,15 +49,20 @@ def intercept(function: Interceptor) -> Iterator[None]:
 
 
 def count(kernel: str, kind: str) -> None:
-    with _counting:
-        counts = _counts.setdefault(kernel, dict.fromkeys(KINDS, 0))
-        counts[kind] += 1
+    counts = _mine.counts
+    at = (kernel, kind)
+    counts[at] = counts.get(at, 0) + 1
 
 
 def stats() -> dict[str, dict[str, int]]:
     """How often each kernel got an exact, near, default, given or forced config so far."""
-    with _counting:
-        return {kernel: dict(counts) for kernel, counts in _counts.items()}
+    found: dict[str, dict[str, int]] = {}
+    with _registering:
+        threads = list(_counted)
+    for counts in threads:
+        for (kernel, kind), number in list(counts.items()):
+            found.setdefault(kernel, dict.fromkeys(KINDS, 0))[kind] += number
+    return {kernel: found[kernel] for kernel in sorted(found)}
 
 
 def off() -> bool:
