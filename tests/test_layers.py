@@ -24,6 +24,7 @@ DRIVERS = (
     "verify",
     "dispatch",
     "launcher",
+    "opaque",
     "tuned",
     "silicon",
 )

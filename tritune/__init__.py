@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tritune.runtime import Problem, kernel, override, problem, stats
+    from tritune.runtime import Problem, kernel, op, override, problem, stats
 
-__all__ = ["Problem", "kernel", "override", "problem", "stats"]
+__all__ = ["Problem", "kernel", "op", "override", "problem", "stats"]
 
 
 def __getattr__(name: str) -> Any:

@@ -92,6 +92,8 @@ class Kernel(Autotuner):  # type: ignore[misc]
     def config(self, **named: object) -> dict[str, Value]:
         """The config a launch with these arguments runs; pass it on to the launch as `**cfg`."""
         contracts.check_named(self.contract, named)
+        if switches.is_tracing():
+            return dict(self.default)
         served = self._answer({**self._defaults, **named})
         switches.count(self.name, served.kind)
         if len(self._from_config) >= MEMO_LIMIT:
@@ -101,6 +103,8 @@ class Kernel(Autotuner):  # type: ignore[misc]
 
     def run(self, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> Any:
         """Launch with the config that was passed, or else with the one that is locked."""
+        if switches.tracers and switches.is_tracing():
+            return None
         if switches.interceptor is not None and not warmup:
             return switches.interceptor(self, args, kwargs, grid)
         passed = self._passed(args, kwargs)

@@ -110,6 +110,18 @@ def problem(kernel: Any) -> Callable[[Callable[..., Problem]], Callable[..., Pro
     return mark
 
 
+def op(function: Callable[..., Any], *, mutates: Iterable[str] = ()) -> Callable[..., Any]:
+    """The same op, opaque to torch.compile: for dynamic sizes, hooks, and `kernel.config()`.
+
+    *function* takes and returns tensors and numbers and says so in its annotations, as
+    `torch.library.custom_op` asks; *mutates* names the arguments that it writes to. Outside of
+    torch.compile it is called as it is. It has no gradient of its own under torch.compile.
+    """
+    from tritune import opaque
+
+    return opaque.make(function, tuple(mutates))
+
+
 @contextmanager
 def override(kernel: Any, config: Mapping[str, Value]) -> Iterator[None]:
     """Force *config* on *kernel*, for an experiment: on its launches and its `config()`.

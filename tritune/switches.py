@@ -19,6 +19,9 @@ Interceptor = Callable[[Any, tuple[Any, ...], dict[str, Any], Any], object]
 
 interceptor: Interceptor | None = None
 
+tracers: set[int] = set()
+"""Threads that run an op for the shapes of its results alone: their launches are left out."""
+
 Counts = dict[tuple[str, str], int]
 
 _counted: list[Counts] = []
@@ -46,6 +49,23 @@ def intercept(function: Interceptor) -> Iterator[None]:
         yield
     finally:
         interceptor = before
+
+
+@contextmanager
+def tracing() -> Iterator[None]:
+    """In this thread nothing is launched, and `config()` gives the default."""
+    mine = threading.get_ident()
+    nested = mine in tracers
+    tracers.add(mine)
+    try:
+        yield
+    finally:
+        if not nested:
+            tracers.discard(mine)
+
+
+def is_tracing() -> bool:
+    return bool(tracers) and threading.get_ident() in tracers
 
 
 def count(kernel: str, kind: str) -> None:

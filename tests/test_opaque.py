@@ -1,0 +1,81 @@
+"""`tritune.op`: under torch.compile an op is one node, and runs what is locked when it runs."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+from triton.backends.compiler import GPUTarget
+from triton.runtime.driver import driver
+
+import tritune
+from tritune import dispatch
+from tritune.device.lowering import StandIn
+
+
+@tritune.kernel(key=["n"], like=["x"], default={"BLOCK": 64, "num_warps": 4})
+@triton.jit
+def add_one(x, y, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y + at, tl.load(x + at, mask=at < n) + 1, mask=at < n)
+
+
+def parts(x: torch.Tensor, times: int = 1) -> torch.Tensor:
+    """Add one, into a workspace sized by the config."""
+    n = x.numel()
+    config = add_one.config(n=n, x=x)
+    out = x.new_empty(n)
+    add_one[(-(-n // config["BLOCK"]),)](x, out, n, **config)
+    return out * times
+
+
+opaque = tritune.op(parts)
+
+
+@pytest.fixture(name="launched", autouse=True)
+def _launched(monkeypatch):
+    """Launches are noted and done by torch: what is under test is who calls them, and when."""
+    seen = []
+
+    def launch(self, served, args, kwargs, grid, warmup):
+        x, y, n = args
+        seen.append((n, dict(served.config)))
+        y.copy_(x + 1)
+
+    monkeypatch.setattr(dispatch.Kernel, "_launch", launch)
+    before = getattr(driver, "_active", None)
+    driver.set_active(StandIn(GPUTarget("cuda", 90, 32)))
+    yield seen
+    driver._active = before
+
+
+def test_outside_of_a_compile_the_op_is_called_as_it_is(launched):
+    assert torch.equal(opaque(torch.zeros(10), times=2), torch.full((10,), 2.0))
+    assert launched == [(10, {"BLOCK": 64, "num_warps": 4})]
+    assert opaque.__name__ == "parts"
+
+
+def test_a_compiled_op_launches_once_a_call_and_never_while_it_is_traced(launched):
+    compiled = torch.compile(lambda x: opaque(x) + 1, fullgraph=True, backend="eager")
+
+    results = [compiled(torch.zeros(n)) for n in (10, 10)]
+
+    assert [n for n, _ in launched] == [10, 10]
+    assert torch.equal(results[1], torch.full((10,), 2.0))
+
+
+def test_dynamic_sizes_are_one_graph_and_each_size_is_looked_up_when_it_runs(launched):
+    graphs = []
+
+    def backend(graph, inputs):
+        graphs.append(graph)
+        return graph
+
+    compiled = torch.compile(lambda x: opaque(x) * 2, fullgraph=True, dynamic=True, backend=backend)
+    with tritune.override(add_one, {"BLOCK": 32, "num_warps": 8}):
+        for n in (10, 20, 300):
+            assert torch.equal(compiled(torch.zeros(n)), torch.full((n,), 2.0))
+
+    assert len(graphs) == 1
+    assert launched == [(n, {"BLOCK": 32, "num_warps": 8}) for n in (10, 20, 300)]
