@@ -228,6 +228,9 @@ def test_with_no_gpu_it_says_why_nothing_is_locked_and_offers_no_journal():
     assert text == (
         "kernels.matmul:matmul_kernel from sweeps/matmul.yaml\n"
         "1 candidate rejected: 1 too much shared memory\n"
+        "rejected for H200:\n"
+        "  BLOCK_K=128 BLOCK_M=64 BLOCK_N=64 GROUP_M=8 num_stages=5 num_warps=4 "
+        "· too much shared memory: 262,144 > 232,448 · 1 problem\n"
         "nothing locked: no GPU here, and no recorded times for H200 · 1 min 12 s\n"
     )
 

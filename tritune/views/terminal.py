@@ -47,6 +47,7 @@ def summary(report: Report, *, width: int = PLAIN_WIDTH) -> Group:
         _winners(report, width) if report.winners else None,
         _replayed(report),
         _counts(report),
+        _misfits(report),
         *(_unsolved(report, problem) for problem in report.unsolved),
         _locked(report),
     )
@@ -129,6 +130,23 @@ def _replayed(report: Report) -> Text | None:
         "nothing was timed on this machine",
         "yellow",
     )
+
+
+def _misfits(report: Report) -> Text | None:
+    """What was rejected, each config once, where no journal of this machine can be asked."""
+    if not report.replayed and report.winners:
+        return None
+    problems: dict[tuple[str, str], int] = {}
+    for outcome in report.outcomes:
+        if isinstance(outcome, Rejected):
+            why = f"{outcome.reason.value}: {outcome.detail}"
+            at = (str(outcome.candidate.config), why)
+            problems[at] = problems.get(at, 0) + 1
+    rows = [
+        f"  {config} · {why} · {plural(number, 'problem')}"
+        for (config, why), number in problems.items()
+    ]
+    return line("\n".join([f"rejected for {report.target.name}:", *rows])) if rows else None
 
 
 def _counts(report: Report) -> Text | None:
