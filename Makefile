@@ -18,7 +18,7 @@ OLDEST_PINS := triton==3.6.0 'numpy<2.4'
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup sweep test lint types check test-oldest gpu bench schema
+.PHONY: help setup sweep lock test lint types check test-oldest gpu bench schema
 
 help:          ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/ \t/' | expand -t 14
@@ -27,6 +27,10 @@ setup: $(READY)          ## the environment in .venv, made once and again when p
 
 sweep: $(READY)          ## set up, then tune the matmul (SWEEP=file for another, ARGS=options)
 	$(BIN)/tritune sweep $(SWEEP) $(ARGS)
+
+lock: $(READY)           ## measure what is stale on this machine's GPU, and show what changed
+	$(BIN)/tritune sweep --stale $(ARGS)
+	$(BIN)/tritune diff
 
 test: $(READY)           ## set up, then all tests that need no GPU (ARGS='-k name' for some)
 	$(BIN)/python $(PYTEST) -m "not gpu" $(ARGS)

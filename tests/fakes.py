@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tritune.device.guards import Canary
 from tritune.model import (
     Candidate,
     Compiled,
@@ -162,6 +163,7 @@ class FakeDevice:
         self.windows: list[tuple[tuple[Config, ...], int]] = []
         """Each window's configs and rounds."""
         self.closed = False
+        self.renewed = 0
 
     def verify(self, compiled: Compiled) -> Verified | Rejected:
         this = compiled.candidate
@@ -172,10 +174,10 @@ class FakeDevice:
         return Verified(candidate=this, error=0.0004, bits="9c1e04d2")
 
     def sample(
-        self, compiled: Sequence[Compiled], rounds: int
+        self, compiled: Sequence[Compiled], rounds: int, first: int = 0
     ) -> tuple[tuple[float, ...] | Rejected, ...]:
         self.windows.append((tuple(one.candidate.config for one in compiled), rounds))
-        first, self._rounds = self._rounds, self._rounds + rounds
+        first, self._rounds = self._rounds, self._rounds + rounds  # as time goes by, on any device
         return tuple(self._answer(one.candidate, range(first, first + rounds)) for one in compiled)
 
     def _answer(self, this: Candidate, rounds: range) -> tuple[float, ...] | Rejected:
@@ -186,6 +188,13 @@ class FakeDevice:
             self._cost_us(this) * self._clock(number) * self._random.gauss(1, self._noise)
             for number in rounds
         )
+
+    def canary(self) -> Canary:
+        """An undisturbed GPU."""
+        return Canary(us=200.0, mhz=1700.0)
+
+    def renew(self) -> None:
+        self.renewed += 1
 
     def close(self) -> None:
         self.closed = True
@@ -291,7 +300,7 @@ class GridDevice:
         return Verified(candidate=compiled.candidate, error=0.0, bits="00000000")
 
     def sample(
-        self, compiled: Sequence[Compiled], rounds: int
+        self, compiled: Sequence[Compiled], rounds: int, first: int = 0
     ) -> tuple[tuple[float, ...] | Rejected, ...]:
         return tuple(
             tuple(self._random.choices(self._samples[one.candidate.config], k=rounds))
@@ -303,6 +312,12 @@ class GridDevice:
 
     def best_us(self) -> float:
         return min(map(self.true_us, self._samples), default=math.inf)
+
+    def canary(self) -> Canary:
+        return Canary(us=200.0, mhz=1700.0)
+
+    def renew(self) -> None:
+        """Nothing to forget."""
 
     def close(self) -> None:
         """Nothing to give back."""

@@ -25,7 +25,7 @@ from fakes import (
     measured,
     rejected,
 )
-from tritune.choose import choose
+from tritune.choose import choose, contenders
 from tritune.device import Device
 from tritune.measure import measure
 from tritune.model import (
@@ -34,6 +34,7 @@ from tritune.model import (
     Config,
     Entry,
     Evidence,
+    Measured,
     Outcome,
     Problem,
     Timing,
@@ -227,7 +228,85 @@ def test_nothing_not_faster_than_the_default_is_locked_over_it() -> None:
     chosen = winner(measured(10.0, BLOCK=64), measured(10.09, BLOCK=512))
 
     assert chosen.config == SLOW
-    assert (chosen.evidence.us, chosen.evidence.margin) == (10.1, -0.009)
+    assert (chosen.evidence.us, chosen.evidence.margin) == (10.1, 0.0)
+
+
+def test_what_is_faster_within_the_noise_is_a_tie_and_no_negative_margin() -> None:
+    noisy = [9.0, 10.0, 11.0, 10.0, 9.5, 10.5] * 5
+    slower = [us * 1.03 for us in noisy[3:] + noisy[:3]]
+
+    chosen = winner(measured(finals=slower, BLOCK=512), measured(finals=noisy, BLOCK=64))
+
+    assert (chosen.config, chosen.evidence.margin, chosen.ties) == (SLOW, 0.0, 1)
+
+
+def test_nothing_counts_that_is_less_than_twice_what_one_binary_is_from_itself() -> None:
+    pair = [measured(finals=[us] * 30, BLOCK=block) for us, block in ((10.0, 64), (10.3, 512))]
+
+    quiet, loud = pair, [replace(one, floor=0.02) for one in pair]
+
+    assert winner(*quiet).config == A
+    assert (winner(*loud).config, winner(*loud).evidence.noise) == (SLOW, 0.02)
+
+
+def confirmed(us: float, again: float, **values: int) -> Measured:
+    return replace(measured(finals=[us] * 30, **values), confirm_us=(again,) * 15)
+
+
+def test_only_the_confirmation_is_evidence() -> None:
+    chosen = winner(
+        confirmed(10.0, 11.0, BLOCK=64),
+        confirmed(10.4, 11.55, BLOCK=128),
+        measured(finals=[10.1] * 20, BLOCK=256),
+        confirmed(20.0, 22.0, BLOCK=512),
+    )
+
+    assert chosen.config == A
+    found = chosen.evidence
+    assert (found.us, found.default_us, found.margin) == (11.0, 22.0, 0.05)
+
+
+def test_a_winner_that_loses_its_confirmation_gives_way_to_the_better() -> None:
+    chosen = winner(
+        confirmed(10.0, 10.6, BLOCK=64),
+        confirmed(10.2, 10.3, BLOCK=128),
+        confirmed(20.0, 20.0, BLOCK=512),
+    )
+
+    assert (chosen.config, chosen.evidence.us) == (B, 10.3)
+
+
+def test_a_winner_that_is_confirmed_within_one_percent_stays() -> None:
+    chosen = winner(
+        confirmed(10.0, 10.09, BLOCK=64),
+        confirmed(10.2, 10.0, BLOCK=128),
+        confirmed(20.0, 20.0, BLOCK=512),
+    )
+
+    assert (chosen.config, chosen.ties, chosen.evidence.margin) == (A, 1, 0.0)
+
+
+def test_a_gain_that_the_confirmation_does_not_show_leaves_the_default() -> None:
+    chosen = winner(confirmed(10.0, 10.0, BLOCK=64), confirmed(10.2, 10.05, BLOCK=512))
+
+    assert chosen.config == SLOW
+
+
+def test_a_confirmation_is_of_the_winner_its_two_rivals_the_default_and_the_incumbent() -> None:
+    raced = [measured(finals=[10.0 + i / 10] * 30, BLOCK=64 + i) for i in range(6)]
+    default = measured(finals=[20.0] * 30, BLOCK=512)
+    incumbent = measured(finals=[15.0] * 30, BLOCK=1024)
+    others = [measured(30.0, BLOCK=2048), rejected(BLOCK=4096)]
+
+    found = contenders(
+        [*raced, default, incumbent, *others], default=SLOW, incumbent=config(BLOCK=1024)
+    )
+
+    assert found == (*raced[:3], default, incumbent)
+
+
+def test_without_finals_there_is_nothing_to_confirm() -> None:
+    assert contenders([measured(BLOCK=64)], default=SLOW, incumbent=None) == ()
 
 
 def test_what_ties_with_the_best_has_to_beat_the_default_too() -> None:

@@ -84,7 +84,7 @@ def test_every_option_of_a_sweep_reaches_the_pipeline(folder, monkeypatch):
     calls = sweeping(monkeypatch, lambda _: (report(),))
     given = (
         "--only 'M>1' --device 1 --target H200 --lockfile other.lock --dry-run --jobs 3 "
-        "--budget-compile 7.5 --journal journals --fresh"
+        "--budget-compile 7.5 --journal journals --fresh --budget 60 --allow-noisy"
     )
 
     run("sweep", "sweeps/matmul.yaml", *given.replace("'", "").split())
@@ -99,6 +99,8 @@ def test_every_option_of_a_sweep_reaches_the_pipeline(folder, monkeypatch):
         compile_budget_s=7.5,
         journal=Path("journals"),
         fresh=True,
+        budget_s=60.0,
+        allow_noisy=True,
     )
 
 

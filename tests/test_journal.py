@@ -27,7 +27,7 @@ from fakes import (
     rejected,
 )
 from tritune.errors import EnvironmentFaultError
-from tritune.journal import Journal
+from tritune.journal import CONFIRM, FINALS, Journal
 from tritune.journal_file import JournalError
 from tritune.model import (
     Candidate,
@@ -63,6 +63,8 @@ EVERYTHING = Measured(
     finals_us=(19.05, 19.11),
     error=0.000412,
     bits="9c1e04d2",
+    confirm_us=(19.2, 19.21),
+    floor=0.00123,
 )
 
 
@@ -173,6 +175,64 @@ def test_outcomes_are_known_only_under_what_they_were_taken_under(path: Path) ->
     assert known(journal, device=H100_IDENTITY) == []
     assert known(journal, protocol="1 hot 3 30") == []
     assert known(journal, triton="3.9.0") == []
+
+
+def done(path: Path) -> dict[Problem, str]:
+    return Journal.open(path, read_only=True).done(KERNEL, "s1", H200_IDENTITY, PROTOCOL, TRITON)
+
+
+def finish(journal: Journal, *outcomes: Outcome, stage: str) -> None:
+    journal.record_all(
+        outcomes,
+        source="s1",
+        device=H200_IDENTITY,
+        protocol=PROTOCOL,
+        triton=TRITON,
+        done=stage,
+    )
+
+
+def test_a_problem_is_done_with_a_stage_until_another_outcome_of_it_follows(path: Path) -> None:
+    journal = Journal.open(path)
+    finish(journal, measured(BLOCK=64), measured(BLOCK=128), stage=FINALS)
+    assert done(path) == {PROBLEM: "finals"}
+
+    finish(journal, measured(BLOCK=64), stage=CONFIRM)
+    assert done(path) == {PROBLEM: "confirm"}
+
+    record(journal, measured(BLOCK=256))
+    assert done(path) == {}
+
+
+def test_a_stage_of_which_the_last_line_was_lost_is_not_done(path: Path) -> None:
+    journal = Journal.open(path)
+    finish(journal, measured(BLOCK=64), measured(BLOCK=128), stage=FINALS)
+    path.write_bytes(path.read_bytes()[:-2])
+
+    assert done(path) == {}
+    assert len(reread(path)) == 2
+
+
+def test_a_second_sweep_on_one_journal_is_refused_and_told_whose_it_is(path: Path) -> None:
+    first, second = Journal.open(path), Journal.open(path)
+
+    with first.hold(), pytest.raises(EnvironmentFaultError) as caught, second.hold():
+        pass
+
+    assert str(caught.value) == (
+        f"{path}: another sweep (process {os.getpid()}) is measuring into this journal\n"
+        "hint: wait until it is done, or give this one another folder with `--journal DIR`"
+    )
+    with second.hold():
+        record(second, measured())
+
+
+def test_a_journal_of_before_the_confirmation_is_read(path: Path) -> None:
+    lines = written(path, measured(finals=[10.0])).read_text().splitlines()
+
+    assert '"confirm"' not in lines[-1]
+    assert '"floor"' not in lines[-1]
+    assert reread(path) == [measured(finals=[10.0])]
 
 
 def test_a_replay_takes_any_triton_and_learns_which(path: Path) -> None:
@@ -393,13 +453,13 @@ WRITER = """
 import sys
 from pathlib import Path
 from fakes import H200_IDENTITY, measured
-from tritune.journal import Journal
+from tritune.journal import CONFIRM, FINALS, Journal
 
 journal = Journal.open(Path(sys.argv[1]))
 for i in range(200):
     outcome = measured(samples=[1.0] * 500, BLOCK=int(sys.argv[2]) + i)
     journal.record(
-        outcome, source="s1", device=H200_IDENTITY, protocol="1 cold 3 30", triton="3.6.0"
+        outcome, source="s1", device=H200_IDENTITY, protocol="2 cold 3 30", triton="3.6.0"
     )
     print(i, flush=True)
 """

@@ -163,6 +163,46 @@ def test_constraints_for_near_are_written_per_kernel_and_replaced_by_the_next_sw
     assert (first.near, second.near) == ((("ops:matmul", ("BLOCK <= M",)),), ())
 
 
+def test_a_kept_incumbent_takes_on_the_source_and_the_space_of_today_and_is_settled():
+    old = winner(source="000000000001", space="00000001", unsettled=True)
+    before = Lock(devices=(device(),), entries=((at_of(old), entry_of(old)),))
+
+    today = winner(us=10.4, change="kept", source="000000000002", space="00000002")
+    [(_, entry)] = lock.merge_winners(before, device(), [today]).entries
+
+    assert entry.evidence == evidence(us=10.0, source="000000000002", space="00000002")
+
+
+def at_of(won: Winner) -> LockedKey:
+    return LockedKey(kernel=won.kernel, device="H100", key=won.key)
+
+
+def entry_of(won: Winner) -> Entry:
+    return Entry(config=won.config, evidence=won.evidence)
+
+
+def test_an_imported_entry_has_evidence_that_says_only_so():
+    text = GOLDEN.replace(
+        '{"us": 190.0, "noise": 0.002, "bits": "11aa22bb", "ir": "87b314e3", "triton": "3.6.0"}',
+        '{"unmeasured": true}',
+    )
+
+    parsed = lock.parse(text, "-")
+
+    imported = parsed.entries[1][1].evidence
+    assert (imported.unmeasured, imported.us, imported.ir, imported.triton) == (True, 0.0, "", "")
+    assert lock.render(parsed) == text
+
+
+def test_what_was_measured_is_measured_with_all_of_its_evidence():
+    text = GOLDEN.replace('{"us": 190.0, "noise"', '{"unmeasured": false, "noise"')
+
+    assert error_of(text) == (
+        "tritune.lock:19: kernels.ops:matmul.H100.M=1024 K=4096 a=f16.evidence: "
+        'has no "us"' + RESTORE
+    )
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -337,10 +377,16 @@ NAMES = st.text(st.characters(codec="utf-8"), min_size=1, max_size=8)
 FLOATS = st.floats(min_value=0, allow_nan=False, allow_infinity=False)
 MAYBE = st.none() | FLOATS
 VALUES = st.none() | st.booleans() | st.integers(0, 2**40) | FLOATS | NAMES
-EVIDENCE = st.builds(
+TIMED = st.builds(
     Evidence, us=FLOATS, default_us=MAYBE, margin=MAYBE, noise=FLOATS, bits=NAMES, ir=NAMES,
-    triton=NAMES,
+    triton=NAMES, source=st.just("") | NAMES, space=st.just("") | NAMES, unsettled=st.booleans(),
 )  # fmt: skip
+IMPORTED = st.builds(
+    Evidence, us=st.just(0.0) | FLOATS, default_us=MAYBE, margin=MAYBE, noise=st.just(0.0),
+    bits=st.just("") | NAMES, ir=st.just("") | NAMES, triton=st.just("") | NAMES,
+    source=st.just(""), unsettled=st.booleans(), unmeasured=st.just(True),  # noqa: FBT003
+)  # fmt: skip
+EVIDENCE = TIMED | IMPORTED
 ENTRIES = st.builds(
     Entry, config=st.dictionaries(NAMES, VALUES, max_size=3).map(Config.of), evidence=EVIDENCE
 )

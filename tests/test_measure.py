@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from fakes import FakeDevice, compiled, config
+from fakes import FakeDevice, compiled, config, measured
+from tritune import paired
 from tritune.device import Device
-from tritune.measure import measure
+from tritune.measure import confirm, finals, measure, screen
 from tritune.model import (
     Candidate,
     Compiled,
@@ -66,6 +69,10 @@ def is_measured(outcome: Outcome) -> Measured:
     return outcome
 
 
+def measured_only(outcomes: Mapping[Config, Outcome]) -> dict[Config, Outcome]:
+    return {this: one for this, one in outcomes.items() if isinstance(one, Measured)}
+
+
 def in_finals(outcomes: Mapping[Config, Outcome]) -> set[Config]:
     return {this for this, outcome in outcomes.items() if is_measured(outcome).finals_us}
 
@@ -86,14 +93,16 @@ def test_every_candidate_gets_one_outcome_in_the_order_they_came() -> None:
     assert [outcome.candidate for outcome in outcomes] == [one.candidate for one in binaries]
 
 
-def test_every_outcome_is_recorded_once() -> None:
+def test_every_outcome_is_recorded_when_screened_and_again_after_the_finals() -> None:
     recorded: list[Outcome] = []
     device = FakeDevice(by_block, wrong={config(BLOCK=3)}, fails={config(BLOCK=5): Reason.HANG})
 
     outcomes = run(device, blocks(40), default=config(BLOCK=30), record=recorded.append)
 
-    assert len(recorded) == 40
-    assert set(recorded) == set(outcomes.values())
+    latest = {outcome.candidate.config: outcome for outcome in recorded}
+    assert latest == outcomes
+    assert len(recorded) == 40 + len(in_finals(measured_only(outcomes)))
+    assert not any(isinstance(one, Measured) and one.finals_us for one in recorded[:40])
 
 
 def test_nothing_to_measure_is_no_outcomes() -> None:
@@ -176,10 +185,10 @@ def test_when_no_time_is_a_time_all_are_rejected() -> None:
 def test_the_best_so_far_breaking_in_a_later_chunk_stops_nobody_else() -> None:
     class Breaks(FakeDevice):
         def sample(
-            self, compiled: Sequence[Compiled], rounds: int
+            self, compiled: Sequence[Compiled], rounds: int, first: int = 0
         ) -> tuple[tuple[float, ...] | Rejected, ...]:
             self._fails = {config(BLOCK=1): Reason.LAUNCH} if len(self.windows) > 1 else {}
-            return super().sample(compiled, rounds)
+            return super().sample(compiled, rounds, first)
 
     outcomes = run(Breaks(by_block), blocks(20), default=config(BLOCK=2))
 
@@ -196,22 +205,18 @@ def test_the_first_round_is_a_warm_up_and_no_sample() -> None:
 
 
 def test_one_sample_three_times_slower_is_enough_to_drop_a_candidate() -> None:
-    outcomes = run(
-        FakeDevice(cost({A: 100.0, B: 310.0})), [compiled(BLOCK=64), compiled(BLOCK=128)]
-    )
+    outcomes = run(FakeDevice(by_block), [*blocks(5), compiled(BLOCK=210)])
 
-    assert outcomes[B] == Measured(
-        compiled=compiled(BLOCK=128), samples_us=(310.0,), error=0.0004, bits="9c1e04d2"
+    assert outcomes[config(BLOCK=210)] == Measured(
+        compiled=compiled(BLOCK=210), samples_us=(310.0,), error=0.0004, bits="9c1e04d2"
     )
 
 
 def test_what_is_half_as_slow_again_after_all_samples_is_in_no_final() -> None:
-    outcomes = run(
-        FakeDevice(cost({A: 100.0, B: 160.0})), [compiled(BLOCK=64), compiled(BLOCK=128)]
-    )
+    outcomes = run(FakeDevice(by_block), [*blocks(5), compiled(BLOCK=60)])
 
-    assert outcomes[B] == Measured(
-        compiled=compiled(BLOCK=128),
+    assert outcomes[config(BLOCK=60)] == Measured(
+        compiled=compiled(BLOCK=60),
         samples_us=(160.0, 160.0, 160.0),
         error=0.0004,
         bits="9c1e04d2",
@@ -221,11 +226,11 @@ def test_what_is_half_as_slow_again_after_all_samples_is_in_no_final() -> None:
 def test_one_disturbed_sample_does_not_drop_the_best() -> None:
     class Disturbed(FakeDevice):
         def sample(
-            self, compiled: Sequence[Compiled], rounds: int
+            self, compiled: Sequence[Compiled], rounds: int, first: int = 0
         ) -> tuple[tuple[float, ...] | Rejected, ...]:
-            first = not self.windows
-            answers = super().sample(compiled, rounds)
-            if not first:
+            is_later = bool(self.windows)
+            answers = super().sample(compiled, rounds, first)
+            if is_later:
                 return answers
             return tuple(
                 (answer[0], 350.0) if one.candidate.config == B else answer
@@ -245,6 +250,29 @@ def test_the_finals_are_what_is_within_five_percent_of_the_best() -> None:
     outcomes = run(FakeDevice(by_block), blocks(30), default=config(BLOCK=1))
 
     assert in_finals(outcomes) == {config(BLOCK=block) for block in range(1, 7)}
+
+
+def test_the_two_best_besides_the_default_are_in_the_finals_however_slow() -> None:
+    binaries = [compiled(BLOCK=block) for block in (1, 30, 60, 90, 300)]
+
+    outcomes = run(FakeDevice(by_block), binaries, default=config(BLOCK=90))
+
+    assert in_finals(outcomes) == {config(BLOCK=block) for block in (1, 30, 90)}
+
+
+def test_a_noisy_pair_of_one_binary_widens_the_finals() -> None:
+    class Apart(FakeDevice):
+        def sample(
+            self, compiled: Sequence[Compiled], rounds: int, first: int = 0
+        ) -> tuple[tuple[float, ...] | Rejected, ...]:
+            one, *others = super().sample(compiled, rounds, first)
+            if len(others) == 1 and compiled[0] == compiled[1] and not isinstance(one, Rejected):
+                one = tuple(us * 1.05 for us in one)
+            return (one, *others)
+
+    outcomes = run(Apart(by_block), blocks(30), default=config(BLOCK=1))
+
+    assert in_finals(outcomes) == {config(BLOCK=block) for block in range(1, 17)}
 
 
 def test_the_default_and_the_incumbent_are_always_in_the_finals() -> None:
@@ -270,13 +298,13 @@ def test_the_group_of_the_default_or_the_incumbent_is_in_the_finals_for_it() -> 
     assert in_finals(outcomes) == {config(BLOCK=block) for block in (1, 60, 70)}
 
 
-def test_at_most_sixteen_are_in_the_finals_and_in_any_window() -> None:
+def test_at_most_sixteen_are_in_the_finals_and_one_of_them_twice_in_its_window() -> None:
     device = FakeDevice(lambda this: 100.0)
 
     outcomes = run(device, blocks(100), default=config(BLOCK=50))
 
     assert len(in_finals(outcomes)) == 16
-    assert max(len(configs) for configs, _ in device.windows) == 16
+    assert max(len(configs) for configs, _ in device.windows) == 17
 
 
 def test_a_clock_that_slows_down_between_chunks_costs_no_late_candidate_its_final() -> None:
@@ -316,12 +344,127 @@ def test_the_finals_stop_early_when_all_left_tie() -> None:
     assert {len(is_measured(outcome).finals_us) for outcome in outcomes.values()} == {10}
 
 
-def test_an_undecided_final_runs_all_its_rounds() -> None:
-    device = FakeDevice(noise=0.05)
+def test_what_only_other_challengers_leave_open_ends_with_the_rounds_asked_for() -> None:
+    device = FakeDevice(cost({A: 900.0, B: 100.0, C: 100.3}), noise=0.02)
 
-    outcomes = run(device, blocks(2), default=config(BLOCK=1), timing=Timing(final_rounds=23))
+    outcomes = run(
+        device,
+        [compiled(BLOCK=block) for block in (64, 128, 256)],
+        timing=Timing(final_rounds=23),
+    )
 
-    assert {len(is_measured(outcome).finals_us) for outcome in outcomes.values()} == {23}
+    assert [len(is_measured(outcomes[this]).finals_us) for this in (A, B, C)] == [10, 23, 23]
+
+
+def test_a_leader_not_yet_separated_from_the_default_gets_more_rounds() -> None:
+    device = FakeDevice(cost({A: 100.0, B: 97.5}), noise=0.04)
+
+    outcomes = run(device, [compiled(BLOCK=64), compiled(BLOCK=128)])
+
+    rounds = len(is_measured(outcomes[A]).finals_us)
+    assert 30 < rounds <= 480
+    default, leader = (is_measured(outcomes[this]).finals_us for this in (A, B))
+    assert paired.compare(default, leader).is_beaten
+
+
+def test_more_rounds_of_a_long_kernel_end_where_they_cost_too_much() -> None:
+    device = FakeDevice(lambda _: 50_000.0, noise=0.3)
+
+    outcomes = run(device, blocks(2), default=config(BLOCK=1))
+
+    assert {len(is_measured(outcome).finals_us) for outcome in outcomes.values()} == {30}
+
+
+def test_the_floor_is_how_far_one_binary_is_from_itself() -> None:
+    outcomes = run(FakeDevice(by_block, noise=0.01), blocks(4), default=config(BLOCK=1))
+
+    [floor] = {is_measured(outcome).floor for outcome in outcomes.values()}
+    assert 0 < floor < 0.01
+
+
+def test_a_finalist_whose_bits_change_has_none_to_show() -> None:
+    class Changing(FakeDevice):
+        def verify(self, compiled: Compiled) -> Verified | Rejected:
+            answer = super().verify(compiled)
+            assert isinstance(answer, Verified)
+            return replace(answer, bits=f"{len(self.verified):08x}")
+
+    outcomes = run(Changing(), blocks(2), default=config(BLOCK=1))
+
+    assert {is_measured(outcome).bits for outcome in outcomes.values()} == {"varies"}
+
+
+def test_what_was_screened_before_is_not_sampled_again_but_races() -> None:
+    common: dict[str, Any] = {
+        "default": config(BLOCK=1),
+        "incumbent": None,
+        "timing": Timing(),
+        "record": lambda _: None,
+        "progress": lambda _: None,
+    }
+    early, late = blocks(4)[:2], blocks(4)[2:]
+    before = screen(FakeDevice(by_block), early, **common)
+    device = FakeDevice(by_block)
+
+    both = screen(device, late, so_far=before, **common)
+    outcomes = finals(device, both, **common)
+
+    assert device.verified[:2] == [one.candidate.config for one in late]
+    assert [one.candidate for one in outcomes] == [one.candidate for one in blocks(4)]
+    assert all(is_measured(one).finals_us for one in outcomes)
+
+
+def confirmed(
+    device: Device, contenders: Sequence[Measured], default: Config = A, **changed: Any
+) -> list[Outcome]:
+    return list(
+        confirm(
+            device,
+            contenders,
+            default=default,
+            incumbent=None,
+            timing=Timing(**changed),
+            progress=lambda _: None,
+        )
+    )
+
+
+def test_a_confirmation_adds_samples_of_its_own_to_what_was_known() -> None:
+    first = measured(99.0, finals=[99.0] * 10, BLOCK=64)
+    second = measured(98.0, finals=[98.0] * 10, BLOCK=128)
+
+    outcomes = confirmed(FakeDevice(cost({A: 100.0, B: 102.0})), [first, second])
+
+    assert outcomes == [
+        replace(first, confirm_us=(100.0,) * 15),
+        replace(second, confirm_us=(102.0,) * 15),
+    ]
+
+
+def test_a_confirmation_goes_on_while_the_default_is_not_separated() -> None:
+    contenders = [measured(100.0, BLOCK=64), measured(98.0, BLOCK=128)]
+
+    outcomes = confirmed(FakeDevice(cost({A: 100.0, B: 97.5}), noise=0.04), contenders)
+
+    assert 15 < len(is_measured(outcomes[0]).confirm_us) <= 240
+
+
+def test_who_fails_in_the_confirmation_is_rejected() -> None:
+    contenders = [measured(100.0, BLOCK=64), measured(98.0, BLOCK=128)]
+
+    outcomes = confirmed(FakeDevice(fails={B: Reason.HANG}), contenders)
+
+    assert isinstance(outcomes[0], Measured)
+    assert outcomes[1] == Rejected(
+        candidate=contenders[1].candidate, reason=Reason.HANG, detail="never returns"
+    )
+
+
+def test_with_no_final_rounds_nothing_is_confirmed() -> None:
+    device = FakeDevice()
+
+    assert confirmed(device, [measured(BLOCK=64)], final_rounds=0) == [measured(BLOCK=64)]
+    assert device.windows == []
 
 
 def test_with_no_final_rounds_only_screening_counts() -> None:

@@ -287,12 +287,20 @@ def test_answers_of_a_pool_come_with_the_index_of_their_task(tmp_path: Path):
 
 
 def test_a_task_that_hangs_costs_a_pool_that_task_only(tmp_path: Path):
-    limits = iter([60.0, 60.0, 60.0, 0.5, *[60.0] * 5])
-
     with Pool(2, number, log_folder=tmp_path) as pool:
-        answers = dict(pool.run(slow_on_third, [(i,) for i in range(8)], lambda: next(limits)))
+        answers = dict(pool.run(slow_on_third, [(i,) for i in range(8)], 0.5))
 
     assert answers == {i: TimedOut(0.5) if i == 3 else Done(i) for i in range(8)}
+
+
+def test_a_limit_that_shrinks_cuts_off_a_call_that_is_under_way(tmp_path: Path):
+    limits = iter([60.0, 60.0])
+
+    with Pool(2, number, log_folder=tmp_path) as pool:
+        calls = pool.run(slow_on_third, [(3,), (0,), (1,)], lambda spent: next(limits, 0.3))
+        answers = dict(calls)
+
+    assert answers == {0: TimedOut(0.3), 1: Done(0), 2: Done(1)}
 
 
 def test_a_pool_that_can_make_no_state_says_so_of_every_task(tmp_path: Path):

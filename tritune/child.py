@@ -157,6 +157,8 @@ def _settle(log: Path, env: dict[str, str], folder: Path) -> None:
     _die_with_parent()
     faulthandler.enable(file=2)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # crashes are expected: no core files
+    with suppress(OSError):  # when memory runs out: this group, and not the sweep
+        Path("/proc/self/oom_score_adj").write_text("500", encoding="ascii")
     os.environ.clear()
     os.environ.update(env)
     os.chdir(folder)

@@ -5,6 +5,9 @@ Comparisons are paired, round by round, so that a clock that drifts does so for 
 
 A re-run of an unchanged sweep moves medians by about the noise, so a lead inside it proves
 nothing: the incumbent keeps its place, then the default, then the config that takes least.
+
+The finals propose, the confirmation disposes: where there is one, only its samples are evidence,
+and what it shows to be beaten is not locked however well it did before.
 """
 
 from __future__ import annotations
@@ -12,29 +15,16 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from tritune.model import Config, Entry, Evidence, Measured, Outcome, Winner
+from tritune.paired import Comparison, compare
 
-TIE = 0.005
-"""As near as this, relative, is a tie."""
-TIE_NOISE = 1.0
-"""So is as near as this many times the noise of the comparison."""
-TIE_MOST = 0.01
-"""But nothing slower by more: the most that the order among ties may cost."""
-BEAT = 0.01
-"""Only by more than this does a challenger take the place of the incumbent or the default."""
-BEAT_NOISE = 2.0
-"""And only by more than this many times the noise of the comparison."""
-ERROR = 1.86
-"""Standard error of a median, in half the distance of the quartiles over the root of the count.
-
-1.253 / 0.674, as normal samples have it; where tails are heavier it errs on the wide side.
-"""
 FIGURES = 3
 """Figures of a time in the evidence."""
 DECIMALS = 3
 """Decimals of a ratio in the evidence."""
+RIVALS = 2
+"""So many of the fastest besides are confirmed with the winner."""
 
 
 def choose(
@@ -51,7 +41,7 @@ def choose(
     if not ran:
         return None
     holders = ([incumbent.config] if incumbent else []) + [default]
-    chosen = _choose([one for one in ran if one.finals_us] or ran, _groups(ran, holders))
+    chosen = _choose(ran, _groups(ran, holders))
     configs = _configs(chosen)
     config = next((holder for holder in holders if holder in configs), configs[0])
     evidence = _evidence(chosen, ran, default, triton)
@@ -71,72 +61,89 @@ def choose(
     )
 
 
-def _choose(field: Sequence[Measured], holders: Sequence[Measured]) -> Measured:
+def contenders(
+    outcomes: Sequence[Outcome], *, default: Config, incumbent: Config | None
+) -> tuple[Measured, ...]:
+    """Whom a confirmation has to time: the winner so far, its rivals, the default, the incumbent.
+
+    In canonical order; nothing where there were no finals.
+    """
+    ran = _ran(outcomes)
+    raced = sorted((one for one in ran if one.finals_us), key=_raced_us)
+    if not raced:
+        return ()
+    holders = _groups(ran, [incumbent or default, default])
+    chosen = _proposed(ran, holders)
+    wanted = [chosen, *[one for one in raced if one is not chosen][:RIVALS], *holders]
+    return tuple(one for one in ran if any(one is other for other in wanted))
+
+
+def _raced_us(measured: Measured) -> float:
+    return statistics.median(measured.finals_us)
+
+
+def _choose(ran: Sequence[Measured], holders: Sequence[Measured]) -> Measured:
+    proposed = _proposed(ran, holders)
+    if not proposed.confirm_us:
+        return proposed
+    confirmed = [one for one in ran if one.confirm_us]
+    still = [one for one in holders if one.confirm_us]
+    best = min(confirmed, key=lambda one: (one is not proposed, one.median_us))
+    fastest = min(confirmed, key=lambda one: one.median_us)
+    if _compare(best, fastest).is_beaten:
+        best = fastest
+    return next((one for one in still if not _compare(one, best).is_beaten), best)
+
+
+def _proposed(ran: Sequence[Measured], holders: Sequence[Measured]) -> Measured:
     """The first holder of a place that the best does not beat, else the least of the ties."""
+    field = [one for one in ran if one.finals_us] or list(ran)
     # Who was eliminated was surely slower than something, and its rounds had other clocks.
     rounds = max(len(one.finals_us) for one in field)
     last = [one for one in field if len(one.finals_us) == rounds]
-    best = min(last, key=_median)
+    best = min(last, key=_finals_us)
     for holder in holders:
-        if not _compare(holder, best).is_beaten:
+        if not _compare_finals(holder, best).is_beaten:
             return holder
     return next(
         one
         for one in last
-        if _compare(one, best).is_tie and all(_compare(holder, one).is_beaten for holder in holders)
+        if _compare_finals(one, best).is_tie
+        and all(_compare_finals(holder, one).is_beaten for holder in holders)
     )
 
 
-def _median(measured: Measured) -> float:
-    return measured.median_us
+def _finals_us(measured: Measured) -> float:
+    return statistics.median(measured.finals_us or measured.samples_us)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Comparison:
-    """How much slower one is than the other, relative, and the noise of saying so."""
-
-    excess: float
-    noise: float
-    """Two standard errors of `excess`: it shrinks with the rounds, and drift is no part of it."""
-
-    @property
-    def is_tie(self) -> bool:
-        return abs(self.excess) <= min(max(TIE, TIE_NOISE * self.noise), TIE_MOST)
-
-    @property
-    def is_beaten(self) -> bool:
-        return self.excess > max(BEAT, BEAT_NOISE * self.noise)
+def _compare(one: Measured, other: Measured) -> Comparison:
+    """By the confirmation where both are in it, else by the finals, else by screening."""
+    if one.confirm_us and other.confirm_us:
+        return compare(one.confirm_us, other.confirm_us, max(one.floor, other.floor))
+    return _compare_finals(one, other)
 
 
-def _compare(one: Measured, other: Measured) -> _Comparison:
+def _compare_finals(one: Measured, other: Measured) -> Comparison:
     """Round by round where both were in the finals (the eliminated up to where they left)."""
-    ratios = [ours / theirs for ours, theirs in zip(one.finals_us, other.finals_us, strict=False)]
-    if ratios:
-        middle = statistics.median(ratios)
-        noise = 2 * ERROR * _spread(ratios) / middle / math.sqrt(len(ratios))
-        return _Comparison(excess=middle - 1, noise=noise)
+    if one.finals_us and other.finals_us:
+        return compare(one.finals_us, other.finals_us, max(one.floor, other.floor))
     ratio = _screened_us(one) / _screened_us(other)
-    return _Comparison(excess=ratio - 1, noise=max(one.noise, other.noise))
+    return Comparison(excess=ratio - 1, noise=max(one.noise, other.noise))
 
 
 def _screened_us(measured: Measured) -> float:
     return statistics.median(measured.samples_us or measured.finals_us)
 
 
-def _spread(values: Iterable[float]) -> float:
-    """Half the distance of the quartiles, as `Measured.noise` has it."""
-    ordered = sorted(values)
-    quarter = len(ordered) // 4
-    return (ordered[-1 - quarter] - ordered[quarter]) / 2
-
-
 def _evidence(chosen: Measured, ran: Sequence[Measured], default: Config, triton: str) -> Evidence:
-    excesses = [_compare(other, chosen).excess for other in _others(chosen, ran)]
+    excesses = [_compare(other, chosen).excess for other in _shown(chosen, ran)]
     return Evidence(
         us=_figures(chosen.median_us),
         default_us=next((_figures(one.median_us) for one in _groups(ran, [default])), None),
-        margin=_decimals(min(excesses)) if excesses else None,
-        noise=_decimals(chosen.noise),
+        # What is faster only within the noise is a tie: no reviewer should wonder at a minus.
+        margin=_decimals(max(min(excesses), 0.0)) if excesses else None,
+        noise=_decimals(max(chosen.noise, chosen.floor)),
         bits=chosen.bits,
         ir=chosen.compiled.ir,
         triton=triton,
@@ -149,10 +156,18 @@ def _others(chosen: Measured, ran: Sequence[Measured]) -> list[Measured]:
     return [one for one in others if one.finals_us] or others
 
 
+def _shown(chosen: Measured, ran: Sequence[Measured]) -> list[Measured]:
+    """Whose lag is evidence: what was confirmed with it, where anything was."""
+    others = _others(chosen, ran)
+    return [one for one in others if chosen.confirm_us and one.confirm_us] or others
+
+
 def _ties(chosen: Measured, ran: Sequence[Measured]) -> list[Measured]:
+    """What it is no faster than, as far as can be told."""
     rounds = len(chosen.finals_us)
-    others = [one for one in _others(chosen, ran) if len(one.finals_us) == rounds]
-    return [one for one in others if _compare(one, chosen).is_tie]
+    others = [one for one in _others(chosen, ran) if len(one.finals_us) >= rounds]
+    pairs = [(one, _compare(one, chosen)) for one in others]
+    return [one for one, found in pairs if found.is_tie or found.excess < 0]
 
 
 def _code(evidence: Evidence) -> tuple[str, str, str]:

@@ -11,12 +11,18 @@ from __future__ import annotations
 import re
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from signal import SIGKILL
 from typing import TypeVar
 
+from tritune import grouping
 from tritune.device import lowering
 from tritune.errors import TrituneError
+from tritune.fulltext import keep
+from tritune.grouping import Group
+from tritune.limit import Limit
 from tritune.model import (
     Candidate,
     Compiled,
@@ -35,21 +41,9 @@ T = TypeVar("T")
 
 FACTS_LIMIT_S = 300.0
 LOWER_LIMIT_S = 60.0
+REGISTERS = re.compile(r"(?i)register allocation failed|allocate registers|too many registers")
 CHUNK = 64
 """Configs of one problem that a worker looks at in one task."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Group:
-    """Candidates of one problem that make the very same launches, led by the one to measure."""
-
-    launches: Launches
-    lowered: Lowered
-    aliases: tuple[Config, ...]
-
-    @property
-    def candidate(self) -> Candidate:
-        return self.launches.candidate
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -59,6 +53,10 @@ class Found:
     work: tuple[Work, ...]
     launches: tuple[Launches, ...]
     rejected: tuple[Rejected, ...]
+
+    @property
+    def by_problem(self) -> dict[Problem, Work]:
+        return {work.problem: work for work in self.work}
 
 
 def find_launches(
@@ -94,7 +92,7 @@ def _chunks(candidates: Sequence[Candidate]) -> list[tuple[Problem, tuple[Config
 
 
 def lower(
-    pool: Pool, found: Sequence[Launches], advance: Callable[[str], None]
+    pool: Pool, found: Sequence[Launches], logs: Path, advance: Callable[[str], None]
 ) -> dict[str, Lowered | Rejected]:
     """One lowering a compile class: its TTGIR, and a lower bound of its shared memory."""
     firsts: dict[str, Candidate] = {}
@@ -104,105 +102,95 @@ def lower(
     classes = list(firsts)
     tasks = [(firsts[name],) for name in classes]
     lowered: dict[str, Lowered | Rejected] = {}
-    for index, answer in pool.run(lowering.lower, tasks, LOWER_LIMIT_S):
+    for index, answer in pool.run(lowering.lower_loudly, tasks, LOWER_LIMIT_S):
         [candidate] = tasks[index]
-        lowered[classes[index]] = outcome_of(answer, candidate)
+        outcome: Lowered | Rejected = outcome_of(answer, candidate, logs)
+        lowered[classes[index]] = outcome
         advance(str(candidate.config))
     return lowered
 
 
-def group(
-    found: Sequence[Launches],
-    lowered: Mapping[str, Lowered | Rejected],
-    *,
-    target: Target,
-    work: Mapping[Problem, Work],
-    lead: Callable[[Candidate], bool],
-) -> tuple[tuple[Group, ...], tuple[Rejected, ...]]:
-    """Gather equal launches; reject what cannot fit *target*.
-
-    A group is led by the candidate for which *lead* holds, else by the one that asks for the
-    fewest resources. Where a whole op is timed, its meta-parameters may change other work too,
-    so configs that differ in them are never one group.
-    """
-    rejected: list[Rejected] = []
-    groups: dict[tuple[object, ...], list[tuple[Launches, Lowered]]] = defaultdict(list)
-    for one in found:
-        if not one.grids:
-            continue
-        ir = lowered[one.compile_class]
-        if isinstance(ir, Rejected):
-            rejected.append(replace(ir, candidate=one.candidate))
-        elif ir.shared_bound > target.shared_bytes:
-            rejected.append(_too_big(one.candidate, ir.shared_bound, target, "at least "))
-        else:
-            problem = one.candidate.problem
-            meta = one.candidate.config.meta() if work[problem].timed == "op" else None
-            groups[problem, ir.ttgir, one.grids, meta].append((one, ir))
-    return tuple(_group(members, lead) for members in groups.values()), tuple(rejected)
-
-
-def _group(members: list[tuple[Launches, Lowered]], lead: Callable[[Candidate], bool]) -> Group:
-    ordered = sorted(
-        members, key=lambda one: (not lead(one[0].candidate), one[0].candidate.config.order())
-    )
-    first, *rest = ordered
-    aliases = tuple(launches.candidate.config for launches, _ in rest)
-    return Group(launches=first[0], lowered=first[1], aliases=aliases)
-
-
-def _too_big(candidate: Candidate, needed: int, target: Target, least: str = "") -> Rejected:
-    detail = f"{least}{needed} bytes, {target.shared_bytes} available"
-    return Rejected(candidate=candidate, reason=Reason.SHARED, detail=detail)
-
-
-def compile_groups(
+def compile_groups(  # what one run of compiles is told, each part once
     pool: Pool,
     groups: Sequence[Group],
     *,
     target: Target,
-    limit_s: float,
-    budget_s: float | None,
+    limit: Limit,
+    logs: Path,
+    budget_s: float | None = None,
+    every_key: bool = False,
 ) -> Iterator[tuple[Group, Compiled | Rejected]]:
-    """Compile in the given order, each class once; a budget in seconds leaves the rest undone."""
-    by_class: dict[str, list[Group]] = defaultdict(list)
+    """Compile in the given order, equal TTGIR once; a budget in seconds leaves the rest undone.
+
+    With *every_key* the binary of a group is put under the key of each of its configs.
+    """
+    same: dict[str, list[Group]] = defaultdict(list)
     for one in groups:
-        by_class[one.launches.compile_class].append(one)
-    members = list(by_class.values())
-    tasks = [(same[0].candidate, same[0].launches.key) for same in members]
+        same[one.lowered.ttgir].append(one)
+    alike = list(same.values())
+    tasks = [_task(these, every_key=every_key) for these in alike]
     deadline = None if budget_s is None else time.monotonic() + budget_s
-    for index, answer in pool.run(lowering.compile_, tasks, limit_s, deadline):
-        outcome = outcome_of(answer, tasks[index][0])
-        for same in members[index]:
-            yield same, _for_group(outcome, same, target)
+    for index, answer in pool.run(lowering.compile_, tasks, limit, deadline):
+        outcome = outcome_of(answer, tasks[index][0], logs)
+        if isinstance(answer, TimedOut) and isinstance(outcome, Rejected):
+            outcome = replace(outcome, detail=limit.said(answer.seconds))
+            limit.answered(answer.seconds)
+        elif isinstance(outcome, Compiled) and outcome.seconds:
+            limit.answered(outcome.seconds)
+        for one in alike[index]:
+            yield one, _for_group(outcome, one, target)
 
 
-def _for_group(outcome: Compiled | Rejected, same: Group, target: Target) -> Compiled | Rejected:
-    """What the compile of a class says of one group in it."""
+def _task(
+    alike: Sequence[Group], *, every_key: bool
+) -> tuple[Candidate, str, str, tuple[Candidate, ...]]:
+    """The arguments of `lowering.compile_`: a candidate, and one more of each other class."""
+    first = alike[0]
+    members = [m for one in alike for m in (one.members if every_key else one.members[:1])]
+    classes = {one.compile_class: one.candidate for one in reversed(members)}
+    del classes[first.launches.compile_class]
+    others = tuple(reversed(classes.values()))
+    return first.candidate, first.launches.key, first.lowered.ir, others
+
+
+def _for_group(outcome: Compiled | Rejected, one: Group, target: Target) -> Compiled | Rejected:
+    """What the compile of a TTGIR says of one group that has it."""
     if isinstance(outcome, Rejected):
-        return replace(outcome, candidate=same.candidate)
+        return replace(outcome, candidate=one.candidate)
     if outcome.shared_bytes > target.shared_bytes:
-        return _too_big(same.candidate, outcome.shared_bytes, target)
+        return grouping.too_big(one.candidate, outcome.shared_bytes, target)
     if outcome.tensor_memory > target.tensor_memory:
         detail = f"{outcome.tensor_memory} columns, {target.tensor_memory} available"
-        return Rejected(candidate=same.candidate, reason=Reason.TENSOR_MEMORY, detail=detail)
-    return replace(outcome, candidate=same.candidate, key=same.launches.key, aliases=same.aliases)
+        return Rejected(candidate=one.candidate, reason=Reason.TENSOR_MEMORY, detail=detail)
+    return replace(outcome, candidate=one.candidate, key=one.launches.key, aliases=one.aliases)
 
 
-def outcome_of(answer: Answer[T], candidate: Candidate) -> T | Rejected:
+def outcome_of(
+    answer: Done[T] | Raised | Died | TimedOut, candidate: Candidate, logs: Path | None = None
+) -> T | Rejected:
+    """What a call says of a candidate; all that was printed is kept in *logs*."""
     match answer:
         case Done(value):
             return value
-        case TimedOut(seconds=seconds):
-            detail = f"cut off after {seconds:.0f} s"
-            return Rejected(candidate=candidate, reason=Reason.TIMEOUT, detail=detail)
-        case Died():
-            return Rejected(candidate=candidate, reason=Reason.CRASH, detail=str(answer))
         case Raised(error=TrituneError() as error):
             raise error
+        case TimedOut(seconds=seconds):
+            reason, detail = Reason.TIMEOUT, f"cut off after {seconds:.0f} s"
+        case Died(signal=number):
+            out_of_memory = ", as when memory runs out" if number == SIGKILL else ""
+            reason, detail = Reason.CRASH, f"{answer}{out_of_memory}"
         case Raised(type_name=kind, message=message):
-            detail = f"{kind}: {message}".splitlines()[0][:200]
-            return Rejected(candidate=candidate, reason=Reason.COMPILE, detail=detail)
+            reason = Reason.REGISTERS if REGISTERS.search(f"{message}\n{_full(answer)}") else Reason.COMPILE
+            # Ours has chosen the line already.
+            line = message if kind == "CompilerError" else f"{kind}: {message}"
+            detail = (line.splitlines() or [""])[0][:200]
+    log = keep(logs, _full(answer)) if logs else ""
+    return Rejected(candidate=candidate, reason=reason, detail=detail, log=log)
+
+
+def _full(answer: Raised | Died | TimedOut) -> str:
+    trace = answer.traceback if isinstance(answer, Raised) else ""
+    return "\n".join(text for text in (trace, answer.output) if text)
 
 
 def _value(answer: Answer[T], what: str) -> T:

@@ -1,15 +1,18 @@
 """journal: every outcome on disk as it happens, to resume from and to replay.
 
-JSON Lines, append only. A line is the format, a device, a context or an outcome. Devices and
-contexts (kernel, source, device, protocol, Triton) are written once, before the first outcome
-in them, and named by a digest of what they say: so two processes may append to one file and
-agree on the names without a word. The latest outcome of a candidate counts.
+JSON Lines, append only. A line is the format, a device, a context, an outcome, or that a problem
+is done with a stage. Devices and contexts (kernel, source, device, protocol, Triton) are written
+once, before the first outcome in them, and named by a digest of what they say: so two processes
+may append to one file and agree on the names without a word. The latest outcome of a candidate
+counts, and a problem is no longer done once another outcome of it follows.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -28,7 +31,9 @@ from tritune.model import (
 )
 
 FORMAT = 1
-PLAIN = ("key", "binary", "ir", "registers", "stack_bytes", "shared_bytes")
+FINALS, CONFIRM = "finals", "confirm"
+"""The stages that a problem is done with."""
+PLAIN = ("key", "binary", "ir", "registers", "stack_bytes", "shared_bytes", "threads")
 """Fields of a binary that are written as they are."""
 
 
@@ -51,6 +56,7 @@ class Journal:
         self._devices: dict[str, DeviceIdentity] = {}
         self._contexts: dict[str, _Context] = {}
         self._outcomes: list[tuple[_Context, Outcome]] = []
+        self._done: dict[tuple[_Context, Problem], str] = {}
 
     @classmethod
     def open(cls, path: Path, *, read_only: bool = False) -> Journal:
@@ -69,16 +75,39 @@ class Journal:
     def close(self) -> None:
         self._file.close()
 
+    def hold(self) -> AbstractContextManager[None]:
+        """Keep other sweeps out: two on one journal would measure everything twice.
+
+        Raises:
+            EnvironmentFaultError: another process holds it.
+        """
+        return self._file.hold()
+
     def record(
         self, outcome: Outcome, *, source: str, device: DeviceIdentity, protocol: str, triton: str
     ) -> None:
         """Write an outcome; it is in the file when this returns."""
-        lines = []
+        self.record_all([outcome], source=source, device=device, protocol=protocol, triton=triton)
+
+    def record_all(
+        self,
+        outcomes: Sequence[Outcome],
+        *,
+        source: str,
+        device: DeviceIdentity,
+        protocol: str,
+        triton: str,
+        done: str = "",
+    ) -> None:
+        """Write outcomes of one problem, which is *done* with a stage by them, in one piece."""
+        if not outcomes:
+            return
+        lines: list[dict[str, Any]] = []
         device_name = _digest(asdict(device))
         if device_name not in self._devices:
             lines.append({"device": device_name, **asdict(device)})
         context = _Context(
-            kernel=outcome.candidate.kernel,
+            kernel=outcomes[0].candidate.kernel,
             source=source,
             device=device_name,
             protocol=protocol,
@@ -87,10 +116,31 @@ class Journal:
         name = _digest(asdict(context))
         if name not in self._contexts:
             lines.append({"context": name, **asdict(context)})
-        self._file.append([*lines, {"in": name, **_encode(outcome)}])
+        lines += [{"in": name, **_encode(outcome)} for outcome in outcomes]
+        problem = outcomes[0].candidate.problem
+        if done:
+            lines.append({"done": done, "in": name, "problem": problem.as_dict()})
+        self._file.append(lines)
         self._devices[device_name] = device
         self._contexts[name] = context
+        for outcome in outcomes:
+            self._add(context, outcome)
+        if done:
+            self._done[context, problem] = done
+
+    def _add(self, context: _Context, outcome: Outcome) -> None:
         self._outcomes.append((context, outcome))
+        self._done.pop((context, outcome.candidate.problem), None)
+
+    def done(
+        self, kernel: str, source: str, device: DeviceIdentity, protocol: str, triton: str
+    ) -> dict[Problem, str]:
+        """The last stage that each problem is done with, of those that are."""
+        return {
+            problem: stage
+            for (context, problem), stage in self._done.items()
+            if self._matches(context, kernel, source, device, protocol) and context.triton == triton
+        }
 
     def known(
         self, kernel: str, source: str, device: DeviceIdentity, protocol: str, triton: str | None
@@ -150,9 +200,11 @@ class Journal:
                 self._check_format(version)
             case {"context": name, **fields}:
                 self._contexts[name] = _Context(**fields)
+            case {"done": stage, "in": name, "problem": axes}:
+                self._done[self._contexts[name], Problem.of(axes)] = str(stage)
             case {"in": name, **fields}:
                 context = self._contexts[name]
-                self._outcomes.append((context, _decode(context.kernel, fields)))
+                self._add(context, _decode(context.kernel, fields))
             case {"device": name, **fields}:
                 fields["names"] = tuple(fields["names"])
                 self._devices[name] = DeviceIdentity(**fields)
@@ -194,6 +246,8 @@ def _encode(outcome: Outcome) -> dict[str, Any]:
             "finals": outcome.finals_us,
             "error": outcome.error,
             "bits": outcome.bits,
+            "confirm": outcome.confirm_us,
+            "floor": round(outcome.floor, 5),
         }
     always = ("problem", "config", "key", "binary", "ir", "us")
     return {name: value for name, value in fields.items() if value or name in always}
@@ -224,6 +278,8 @@ def _decode(kernel: str, fields: dict[str, Any]) -> Outcome:
         finals_us=tuple(fields.get("finals", ())),
         error=fields.get("error", 0.0),
         bits=fields.get("bits", ""),
+        confirm_us=tuple(fields.get("confirm", ())),
+        floor=fields.get("floor", 0.0),
     )
 
 

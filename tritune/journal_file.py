@@ -50,6 +50,18 @@ class JournalFile:
             os.close(self._descriptor)
             self._descriptor = None
 
+    @contextmanager
+    def hold(self) -> Iterator[None]:
+        """Be the only one that holds it, until the end of the block or of this process."""
+        path = self.path.with_name(f"{self.path.name}.lock")
+        with _writing(path):
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            _hold(descriptor, self.path)
+            yield
+        finally:
+            os.close(descriptor)
+
     def lines(self) -> Iterator[tuple[int, dict[str, Any] | None]]:
         """Each line with its number, None where it is no JSON object; not a last one cut off."""
         texts = _read(self.path).split(b"\n")
@@ -67,6 +79,23 @@ class JournalFile:
             head = () if _repair(self._descriptor) else (self._head,)
             shown = (json.dumps(line, separators=(",", ":")) for line in (*head, *lines))
             _write(self._descriptor, "".join(f"{line}\n" for line in shown).encode())
+
+
+def _hold(descriptor: int, path: Path) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        pid = os.pread(descriptor, 20, 0).decode(errors="replace").strip()
+        raise EnvironmentFaultError(
+            f"another sweep{f' (process {pid})' if pid else ''} is measuring into this journal",
+            where=str(path),
+            hint="wait until it is done, or give this one another folder with `--journal DIR`",
+        ) from None
+    except OSError:
+        return  # a disk with no locks: hope, as for single lines
+    with suppress(OSError):
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, str(os.getpid()).encode(), 0)
 
 
 def _parse(text: bytes) -> dict[str, Any] | None:

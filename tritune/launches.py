@@ -190,7 +190,7 @@ def _launches(loaded: Loaded, made: Any, candidate: Candidate) -> tuple[Launches
         Launches(
             candidate=candidate,
             key=keys.pop() if keys else "",
-            grids=tuple(one.grid_sizes() for one in captured),
+            grids=tuple(sizes for one in captured if all(sizes := one.grid_sizes())),
             compile_class=hashlib.sha256("\n".join(classes).encode()).hexdigest()[:16],
         ),
         dtypes[0] if dtypes else "",

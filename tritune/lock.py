@@ -22,7 +22,7 @@ from tritune.lockrender import render, sort_entries
 from tritune.locktext import parse
 from tritune.model import DeviceIdentity, Entry, Evidence, Lock, LockedKey, Winner
 
-__all__ = ["merge_winners", "parse", "read", "render", "update", "write"]
+__all__ = ["merge_winners", "parse", "read", "read_as", "render", "update", "write"]
 
 _MACHINE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO}
 """What is wrong with the machine and not with the path."""
@@ -32,18 +32,26 @@ def read(path: Path | str) -> Lock:
     """The lockfile at *path*; an empty Lock where there is none yet."""
     path = Path(path)
     try:
-        text = path.read_bytes().decode("utf-8")
+        return read_as(path, str(path))
     except FileNotFoundError:
         return Lock()
+
+
+def read_as(path: Path, name: str) -> Lock:
+    """The lockfile at *path*, which is there, called *name* in messages."""
+    try:
+        text = path.read_bytes().decode("utf-8")
+    except FileNotFoundError:
+        raise
     except UnicodeDecodeError as error:
         raise LockError(
             f"is not UTF-8 at byte {error.start}",
-            where=str(path),
+            where=name,
             hint="restore it from git, or delete the file and sweep again",
         ) from error
     except OSError as error:
         raise _cannot("read", path, error) from error
-    return parse(text, str(path))
+    return parse(text, name)
 
 
 def write(path: Path | str, lock: Lock) -> None:

@@ -110,6 +110,9 @@ class Target:
     registers_sm: int = 65536
     threads: int = 1024
     """Most threads one program may have."""
+    threads_sm: int = 2048
+    programs_sm: int = 32
+    """Most threads, and most programs, that one SM holds at once."""
     tensor_memory: int = 0
     """Columns of tensor memory of an SM (0 where the chip has none)."""
     l2_bytes: int = 0
@@ -159,7 +162,7 @@ class Timing:
     compile_limit_s: float = 120.0
 
     def protocol(self) -> str:
-        return f"1 {self.cache} {self.screen_samples} {self.final_rounds}"
+        return f"2 {self.cache} {self.screen_samples} {self.final_rounds}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -292,7 +295,10 @@ class Compiled:
     stack_bytes: int = 0
     shared_bytes: int = 0
     tensor_memory: int = 0
+    threads: int = 0
+    """Threads of one program."""
     seconds: float = 0.0
+    """What compiling it took in this sweep; 0 where its binary was in the cache."""
     aliases: tuple[Config, ...] = ()
     """Other configs whose launches are these very launches."""
 
@@ -317,6 +323,10 @@ class Measured:
     """Samples of the finals: entry i of every finalist was taken in round i."""
     error: float = 0.0
     bits: str = ""
+    confirm_us: tuple[float, ...] = ()
+    """Samples of the confirmation, in a fresh process, in rounds as those of the finals."""
+    floor: float = 0.0
+    """How far one binary was from itself under another name in the same finals, relative."""
 
     @property
     def candidate(self) -> Candidate:
@@ -324,12 +334,12 @@ class Measured:
 
     @property
     def median_us(self) -> float:
-        return statistics.median(self.finals_us or self.samples_us)
+        return statistics.median(self.confirm_us or self.finals_us or self.samples_us)
 
     @property
     def noise(self) -> float:
         """Relative spread: half the distance of the quartiles over the median."""
-        samples = sorted(self.finals_us or self.samples_us)
+        samples = sorted(self.confirm_us or self.finals_us or self.samples_us)
         quarter = len(samples) // 4
         middle = statistics.median(samples)
         return (samples[-1 - quarter] - samples[quarter]) / 2 / middle if middle else 0.0

@@ -50,8 +50,8 @@ class Places:
     logs: Path
 
     @classmethod
-    def of(cls, *, source: str, journals: Path | None) -> Places:
-        """The folders for a kernel with the source digest *source*.
+    def of(cls, *, source: str, target: str, journals: Path | None) -> Places:
+        """The folders for a kernel with the source digest *source*, on a target such as `cuda:90`.
 
         Binaries are kept by source digest: Triton's own cache serves an old binary after an edit
         that its key misses, such as a constant reached through a module.
@@ -59,7 +59,7 @@ class Places:
         cache = cache_folder()
         return cls(
             journals=made(journals or cache / "journals"),
-            binaries=made(cache / "binaries" / source),
+            binaries=made(cache / "binaries" / source / target.replace(":", "-")),
             logs=made(cache / "logs"),
         )
 

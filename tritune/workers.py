@@ -13,21 +13,23 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeAlias, TypeVar
 
 from tritune.child import Answer, Child, Died, Done, Function, Raised, TimedOut
 
 __all__ = ["Answer", "Died", "Done", "Pool", "Raised", "TimedOut", "Worker", "default_jobs"]
 
 T = TypeVar("T")
+Limit: TypeAlias = Callable[[Sequence[float]], float]
+"""Seconds that the calls under way have taken -> seconds that each may take."""
 A = TypeVar("A", bound="Raised | Died | TimedOut")
 
-OUTPUT_BYTES = 64 * 1024
+OUTPUT_BYTES = 1024 * 1024
 """How much of what a call printed its answer carries: the end. The log file has all of it."""
 SETUP_LIMIT_S = 120.0
 _GIB = 1 << 30
@@ -79,7 +81,7 @@ class Worker:
         self._child: Child | None = None
         self._task: tuple[Function[object], tuple[object, ...]] = (_nothing, ())
         self._task_limit_s: float | None = None
-        self._limit, self._until = math.inf, math.inf
+        self._limit, self._began = math.inf, 0.0
         self._offset = 0
         self.setup_failed = False
         """Whether the last answer is that of `setup`, which failed."""
@@ -144,7 +146,20 @@ class Worker:
 
     def left_s(self) -> float | None:
         """Seconds to the time limit."""
-        return None if self._until == math.inf else max(0.0, self._until - time.monotonic())
+        if self._limit == math.inf:
+            return None
+        return max(0.0, self._began + self._limit - time.monotonic())
+
+    def spent_s(self) -> float | None:
+        """Seconds that the call has taken; None while the state is being made."""
+        child = self._child
+        return time.monotonic() - self._began if child is not None and child.ready else None
+
+    def limit_to(self, limit_s: float) -> None:
+        """Change the limit of the call that is being made."""
+        self._task_limit_s = limit_s
+        if self._child is not None and self._child.ready:
+            self._limit = limit_s
 
     def _send(self, child: Child) -> None:
         self._mark(self._task_limit_s)
@@ -153,7 +168,7 @@ class Worker:
     def _mark(self, limit_s: float | None) -> None:
         self._offset = self._log.stat().st_size
         self._limit = math.inf if limit_s is None else limit_s
-        self._until = time.monotonic() + self._limit
+        self._began = time.monotonic()
 
     def _receive(self, child: Child) -> Answer[Any] | None:
         try:
@@ -220,11 +235,12 @@ class Pool:
         self,
         function: Function[T],
         tasks: Iterable[tuple[object, ...]],
-        timeout_s: float | Callable[[], float],
+        timeout_s: float | Limit,
         deadline: float | None = None,
     ) -> Iterator[tuple[int, Answer[T]]]:
         """*function(state, *task)* of every task, with its index, as they are answered.
 
+        A `Limit` is asked again whenever something happens, for the calls under way as well.
         After *deadline* (of `time.monotonic`) no task is begun, and those left are not answered.
         Where no state can be made at all, how that failed is the answer of every task.
         """
@@ -232,9 +248,10 @@ class Pool:
         busy: dict[Worker, int] = {}
         try:
             while True:
-                self._fill(busy, function, queue, timeout_s, deadline)
+                self._fill(busy, function, queue, deadline)
                 if not busy:
                     return
+                _set_limits(busy, timeout_s)
                 for worker, answer in _answers(busy):
                     yield busy.pop(worker), answer
                     self._works = self._works or not worker.setup_failed
@@ -249,7 +266,6 @@ class Pool:
         busy: dict[Worker, int],
         function: Function[object],
         queue: Iterator[tuple[int, tuple[object, ...]]],
-        timeout_s: float | Callable[[], float],
         deadline: float | None,
     ) -> None:
         for worker in self._workers:
@@ -261,7 +277,14 @@ class Pool:
             if index is None:
                 return
             busy[worker] = index
-            worker.begin(function, task, timeout_s() if callable(timeout_s) else timeout_s)
+            worker.begin(function, task, None)
+
+
+def _set_limits(busy: Iterable[Worker], limit: float | Limit) -> None:
+    spent = [seconds for worker in busy if (seconds := worker.spent_s()) is not None]
+    limit_s = limit(spent) if callable(limit) else limit
+    for worker in busy:
+        worker.limit_to(limit_s)
 
 
 def _answers(busy: Mapping[Worker, int]) -> list[tuple[Worker, Answer[Any]]]:

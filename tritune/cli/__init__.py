@@ -15,6 +15,10 @@ from tritune.cli.root import Commands, Root
 COMMANDS: Commands = {
     "sweep": "tritune.cli.sweep:sweep",
     "show": "tritune.cli.show:show",
+    "compile": "tritune.cli.compile:compile_",
+    "check": "tritune.cli.check:check",
+    "diff": "tritune.cli.diff:diff",
+    "merge": "tritune.cli.merge:merge",
 }
 
 

@@ -21,4 +21,17 @@ journal = click.option(
     metavar="DIR",
     help="Where journals are, if not in the cache folder.",
 )
+jobs = click.option(
+    "--jobs",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Processes that compile, if not one a core.",
+)
+compile_limit = click.option(
+    "--compile-limit",
+    "compile_limit_s",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="S",
+    help="Seconds one config may compile for, if not learnt from the others.",
+)
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")

@@ -38,10 +38,15 @@ def lockfiles(folder: Path | None = None) -> tuple[Path, ...]:
     here = folder or Path.cwd()
     pyproject = _pyproject(here)
     root = pyproject.parent if pyproject else here
-    found = tuple(_near(path) for path in sorted(_walk(root)))
+    found = tuple(_near(path) for path in below(root))
     if not found:
         raise LockError(f"no {LOCKFILE} below {root}", hint="`tritune sweep` writes one")
     return found
+
+
+def below(root: Path) -> tuple[Path, ...]:
+    """Every lockfile below a folder, sorted."""
+    return tuple(sorted(_walk(root)))
 
 
 def _walk(root: Path) -> Iterator[Path]:

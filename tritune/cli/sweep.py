@@ -32,11 +32,13 @@ if TYPE_CHECKING:
     help="Write here, where the kernel will not look.",
 )
 @click.option("--dry-run", is_flag=True, help="Say what would be done, then stop.")
+@shared.jobs
+@shared.compile_limit
 @click.option(
-    "--jobs",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Processes that compile, if not one a core.",
+    "--compiled",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Take the binaries that `tritune compile --output DIR` made.",
 )
 @click.option(
     "--budget-compile",
@@ -49,6 +51,23 @@ if TYPE_CHECKING:
 )
 @shared.journal
 @click.option("--fresh", is_flag=True, help="Measure again what the journal holds already.")
+@click.option(
+    "--budget",
+    "budget_s",
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    help="Of measuring on the GPU; what it does not reach stays as it is.",
+)
+@click.option(
+    "--allow-noisy",
+    is_flag=True,
+    help="Lock what was measured on a disturbed GPU, with its noise.",
+)
+@click.option(
+    "--stale",
+    is_flag=True,
+    help="Only what `tritune check` calls stale, missing or unsettled.",
+)
 @shared.as_json
 def sweep(files: tuple[Path, ...], *, as_json: bool, **given: Any) -> int:
     """Compile, verify and measure every config, and lock the winners.
@@ -84,7 +103,7 @@ def _sweep(path: Path, options: SweepOptions, faults: list[TrituneError]) -> tup
         with progress.observing() as observer:
             reports = pipeline.run(path, options, observer)
     except TrituneError as fault:
-        faults.append(fault)
+        faults.extend(getattr(fault, "errors", (fault,)))
         return ()
     for warning in dict.fromkeys(text for report in reports for text in report.warnings):
         click.echo(f"warning: {warning}", err=True)

@@ -1,6 +1,7 @@
 """device: the seam to the hardware. `Device` is all that the measuring stage knows of a GPU.
 
-Three things keep this contract: a GPU (`cuda`), and in the tests a fake and a recorded one.
+Three things keep this contract: a GPU (`cuda`), recorded samples (`replay`), and a fake in the
+tests.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from tritune.device.guards import Canary
 from tritune.model import Compiled, Rejected, Target, Verified
 
 
@@ -26,13 +28,20 @@ class Device(Protocol):
         """Run a candidate once on poisoned outputs and compare it with the reference."""
 
     def sample(
-        self, compiled: Sequence[Compiled], rounds: int
+        self, compiled: Sequence[Compiled], rounds: int, first: int = 0
     ) -> tuple[tuple[float, ...] | Rejected, ...]:
         """Time verified candidates of one problem, interleaved; microseconds.
 
-        Answer `i` holds *rounds* samples of `compiled[i]`; sample `r` of all of them was taken
-        in round `r`, whose order is rotated by one and, in odd rounds, reversed.
+        Answer `i` holds *rounds* samples of `compiled[i]`; sample `r` of all of them was taken in
+        one round, number *first* + `r`, whose order is rotated by its number and, where that is
+        odd, reversed. One candidate may be there twice.
         """
+
+    def canary(self) -> Canary:
+        """Do a fixed piece of work: how long it takes tells whether the GPU is disturbed."""
+
+    def renew(self) -> None:
+        """Go on in a fresh process, which knows nothing of the last one."""
 
     def close(self) -> None:
         """Give the GPU back."""

@@ -1,13 +1,13 @@
-"""device.bench: a config on a GPU -> right or wrong; makes a problem and studies what it writes.
+"""device.bench: a config on a GPU -> right or wrong; makes the problem, knows its reference.
 
 Runs in the worker that owns the GPU and may die with it. Does not know which candidates matter,
-nor how long anything took: `sampling` does.
+what an op writes (`study` does), nor how long anything took (`sampling` does).
 """
 
 from __future__ import annotations
 
 import os
-import time
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -29,6 +29,9 @@ from tritune.model import (
 )
 
 T = TypeVar("T")
+
+UNSTEADY = "varies"
+"""Stands for a digest of bits that are not the same twice."""
 
 
 @dataclass
@@ -54,12 +57,19 @@ class Bench:
     made: Any = None
     references: tuple[Any, ...] = ()
     default_error: float | None = None
+    judged: bool = False
+    """Whether the reference and the default's own error are known."""
     repeatable: bool = True
+    adds_to: tuple[str, ...] = ()
+    """Arguments that a launch over its own results changes again."""
+    unsteady: tuple[str, ...] = ()
+    """Arguments that two launches on the same content leave with other bits."""
     pristine: list[tuple[Any, Any]] = field(default_factory=list)
     """(tensor of the problem that the op writes, its content at first)."""
     outputs: dict[int, Any] = field(default_factory=dict)
     """Written fresh tensors of the default's launch, by position, shared by equal candidates."""
     prepared: dict[Config, Prepared] = field(default_factory=dict)
+    canary: Any = None
 
 
 def open_bench(
@@ -93,148 +103,110 @@ def identify(index: int) -> DeviceIdentity:
     return found
 
 
-def warm_up(bench: Bench, seconds: float) -> None:
-    """Real work until the clocks are where a sweep will hold them; else the first looks fast."""
-    import torch
-
-    a = torch.randn(4096, 4096, device=bench.device, dtype=torch.float16)
-    until = time.perf_counter() + seconds
-    while time.perf_counter() < until:
-        for _ in range(20):
-            torch.mm(a, a)
-        torch.cuda.synchronize()
-
-
-def check(bench: Bench, candidate: Candidate, default: Config) -> Verified | Rejected:
+def check(bench: Bench, candidate: Candidate) -> Verified | Rejected:
     """Run a candidate once on poisoned outputs and compare it with the reference."""
-    return guarded(candidate, lambda: _check(bench, candidate, default))
+    return guarded(candidate, lambda: _check(bench, candidate))
 
 
-def _check(bench: Bench, candidate: Candidate, default: Config) -> Verified | Rejected:
-    if bench.problem != candidate.problem:
-        open_problem(bench, candidate.problem, default)
-    outputs, _ = _run(bench, candidate.config)
+def _check(bench: Bench, candidate: Candidate) -> Verified | Rejected:
+    outputs, _ = run_once(bench, candidate.config)
     found = verify.difference(outputs, bench.references)
     limit = verify.allowed(found, bench.default_error)
     if not found.error <= limit:
         detail = verify.complaint(found, limit)
+        if bench.adds_to:
+            detail += f"; a launch adds to {names(bench.adds_to)}: is it set before?"
         return Rejected(candidate=candidate, reason=Reason.WRONG, detail=detail)
-    return Verified(candidate=candidate, error=found.error, bits=verify.digest(outputs))
+    bits = UNSTEADY if bench.unsteady else verify.digest(outputs)
+    return Verified(candidate=candidate, error=found.error, bits=bits)
 
 
-def _run(bench: Bench, config: Config) -> tuple[tuple[Any, ...], list[Captured]]:
+def names(arguments: Sequence[str]) -> str:
+    return ", ".join(f"`{name}`" for name in arguments)
+
+
+def run_once(bench: Bench, config: Config) -> tuple[tuple[Any, ...], list[Captured]]:
+    """The op on the problem as it was made, every new tensor poisoned: outputs and launches."""
     import torch
 
-    for tensor, content in bench.pristine:
-        tensor.copy_(content)
+    put_back(bench)
     with torch.device(bench.device), verify.poisoned():
         returned, captured = launches.capture(bench.loaded.kernel, bench.made.run, config)
-    torch.cuda.synchronize()
+    synchronize(bench)
     return verify.tensors(returned), captured
 
 
-def open_problem(bench: Bench, problem: Problem, default: Config) -> None:
-    """Make a problem, its reference, and find out what its op writes, on the default config."""
+def put_back(bench: Bench) -> None:
+    """Give every tensor of the problem the content it was made with."""
+    for tensor, content in bench.pristine:
+        tensor.copy_(content)
+
+
+def synchronize(bench: Bench) -> None:
     import torch
 
-    close_problem(bench)
-    torch.cuda.empty_cache()
-    with verify.poisoned():
-        bench.made = launches.make(bench.loaded, problem, str(bench.device))
-    if bench.made.reference is not None:
-        with torch.device(bench.device):
-            bench.references = verify.tensors(bench.made.reference())
-    try:
-        _study_default(bench, default)
-    except TrituneError:
-        raise
-    except Exception:
-        # A default that cannot run leaves the others to be judged by the type's tolerance.
-        if not bench.references:
-            raise
+    if bench.device.type == "cuda":
         torch.cuda.synchronize()
-    bench.problem = problem
+
+
+def open_problem(bench: Bench, candidate: Candidate) -> Rejected | None:
+    """Make the problem of *candidate* in place of the last one; why not, where it cannot be."""
+
+    def attempt() -> None:
+        close_problem(bench)
+        with verify.poisoned():
+            bench.made = launches.make(bench.loaded, candidate.problem, str(bench.device))
+        bench.problem = candidate.problem
+
+    return guarded(candidate, attempt)
 
 
 def close_problem(bench: Bench) -> None:
-    """Drop everything that belongs to the last problem."""
+    """Drop everything that belongs to the last problem; its tensors are as they were made."""
+    import torch
+
+    put_back(bench)
     bench.problem, bench.made, bench.references, bench.default_error = None, None, (), None
-    bench.repeatable = True
+    bench.judged, bench.repeatable, bench.adds_to, bench.unsteady = False, True, (), ()
     bench.pristine.clear()
     bench.outputs.clear()
     bench.prepared.clear()
+    if bench.device.type == "cuda":
+        torch.cuda.empty_cache()
 
 
-def _study_default(bench: Bench, default: Config) -> None:
-    before: list[tuple[Captured, list[tuple[int | str, Any, Any]]]] = []
-    with watching(before):
-        outputs, captured = _run(bench, default)
-    written = [
-        (place, tensor, content)
-        for _, found in before
-        for place, tensor, content in found
-        if not same_bits(tensor, content)
-    ]
-    if not bench.references:
-        bench.references = tuple(out.clone() for out in outputs)
-    bench.default_error = verify.difference(outputs, bench.references).error
-    bench.repeatable = _repeatable(captured, written)
-    _, again = _run(bench, default)
-    old = {tensor.data_ptr() for one in again for _, tensor in _tensors(one)}
-    bench.pristine = [(t, content) for _, t, content in written if t.data_ptr() in old]
-    bench.outputs = {
-        place: tensor
-        for place, tensor, _ in written
-        if tensor.data_ptr() not in old and isinstance(place, int)
-    }
+def judge(bench: Bench, candidate: Candidate, default: Candidate | None) -> Rejected | None:
+    """Learn what is right: the reference, and what the default itself achieves.
+
+    With no *default*, as it cannot run, the others are judged by the type's tolerance.
+    """
+
+    def attempt() -> None:
+        import torch
+
+        if bench.made.reference is not None:
+            with torch.device(bench.device):
+                bench.references = verify.tensors(bench.made.reference())
+        if default is not None:
+            outputs, _ = run_once(bench, default.config)
+            if bench.made.reference is None:
+                bench.references = tuple(out.clone() for out in outputs)
+            bench.default_error = verify.difference(outputs, bench.references).error
+        bench.judged = True
+
+    return guarded(candidate, attempt)
 
 
-def watching(before: list[Any]) -> Any:
-    """A context in which every launch first notes the content of its tensors in *before*."""
-    from unittest import mock
-
-    launch = Captured.launch
-
-    def noted(self: Captured) -> None:
-        before.append((self, [(place, t, t.clone()) for place, t in _tensors(self)]))
-        launch(self)
-
-    return mock.patch.object(Captured, "launch", noted)
+def has_reference(bench: Bench, _: Candidate) -> bool:
+    return bench.made.reference is not None
 
 
-def _tensors(one: Captured) -> list[tuple[int | str, Any]]:
-    """The tensors of a launch with their places, each storage once."""
+def uuid(_: Bench) -> str:
+    """The GPU as NVML names it; empty where torch does not tell."""
     import torch
 
-    seen: set[int] = set()
-    found: list[tuple[int | str, Any]] = []
-    places: list[tuple[int | str, Any]] = [*enumerate(one.args), *one.kwargs.items()]
-    for place, arg in places:
-        tensor = getattr(arg, "base", arg)
-        if isinstance(tensor, torch.Tensor) and tensor.data_ptr() not in seen:
-            seen.add(tensor.data_ptr())
-            found.append((place, tensor))
-    return found
-
-
-def same_bits(a: Any, b: Any) -> bool:
-    import torch
-
-    if a.numel() == 0:
-        return True
-    a, b = (t.contiguous().reshape(-1).view(torch.uint8) for t in (a, b))
-    return bool(torch.equal(a, b))
-
-
-def _repeatable(captured: Sequence[Captured], written: Sequence[tuple[Any, Any, Any]]) -> bool:
-    """Whether a launch over its own outputs gives them again: no accumulation, no state."""
-    import torch
-
-    after = [tensor.clone() for _, tensor, _ in written]
-    for one in captured:
-        one.launch()
-    torch.cuda.synchronize()
-    return all(same_bits(t, a) for (_, t, _), a in zip(written, after, strict=True))
+    found = getattr(torch.cuda.get_device_properties(torch.cuda.current_device()), "uuid", "")
+    return f"GPU-{found}" if found else ""
 
 
 STICKY = (
@@ -246,6 +218,10 @@ STICKY = (
 """CUDA errors after which every call of the process fails."""
 
 
+ASKED = re.compile(r"Tried to allocate ([\d.]+ \w+)")
+FREE = re.compile(r"of which ([\d.]+ \w+) is free")
+
+
 def guarded(candidate: Candidate, attempt: Callable[[], T]) -> T | Rejected:
     """The worker's boundary: what a launch raises is a rejected candidate."""
     import torch
@@ -255,12 +231,27 @@ def guarded(candidate: Candidate, attempt: Callable[[], T]) -> T | Rejected:
     except TrituneError:
         raise
     except torch.OutOfMemoryError as error:
-        torch.cuda.empty_cache()
-        return Rejected(candidate=candidate, reason=Reason.MEMORY, detail=brief(error))
+        said = str(error)
     except Exception as error:  # noqa: BLE001  # drivers raise anything; its name is in the detail
-        text = str(error)
-        sticky = next((words for words in STICKY if words in text), "")
-        if not sticky and "out of resource" in text:
-            return Rejected(candidate=candidate, reason=Reason.SHARED, detail=brief(error))
-        detail = sticky or brief(error)
-        return Rejected(candidate=candidate, reason=Reason.LAUNCH, detail=detail)
+        return _raised(candidate, error)
+    # Past the handler: its traceback holds the tensors that did fit.
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+    return Rejected(candidate=candidate, reason=Reason.MEMORY, detail=_lacking(said))
+
+
+def _raised(candidate: Candidate, error: Exception) -> Rejected:
+    text = str(error)
+    sticky = next((words for words in STICKY if words in text), "")
+    if not sticky and "out of resource" in text:
+        return Rejected(candidate=candidate, reason=Reason.SHARED, detail=brief(error))
+    detail = sticky or brief(error)
+    return Rejected(candidate=candidate, reason=Reason.LAUNCH, detail=detail)
+
+
+def _lacking(said: str) -> str:
+    """Bytes needed and free, as torch's message has them."""
+    asked, free = ASKED.search(said), FREE.search(said)
+    if asked is None or free is None:
+        return said.splitlines()[0][:200]
+    return f"needs {asked[1]} more, {free[1]} free"

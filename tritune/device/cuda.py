@@ -8,31 +8,39 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
-from tritune.device import bench, sampling, targets
-from tritune.errors import EnvironmentFaultError, TrituneError
+from tritune.device import answers, bench, canary, sampling, study, targets
+from tritune.device.guards import Canary
+from tritune.errors import EnvironmentFaultError
 from tritune.model import (
     Candidate,
     Compiled,
     Config,
     DeviceIdentity,
-    Reason,
+    Problem,
     Rejected,
     Target,
     Timing,
     Verified,
 )
-from tritune.workers import Answer, Died, Done, Raised, TimedOut, Worker
+from tritune.workers import Answer, Done, Worker
 
 T = TypeVar("T")
 
-VERIFY_LIMIT_S = 120.0
-"""Making a problem with its reference, or one checked run: anything longer hangs."""
-SAMPLE_LIMIT_S = 180.0
+OPEN_LIMIT_S = 120.0
+"""Making a problem, or its reference."""
+CALL_LIMIT_S = 20.0
+"""One checked run, or a window of samples besides what its kernels are known to take: a kernel
+that spins is cut off when this is over."""
+SLACK = 3.0
+"""A window may take so many times what the checked runs of its candidates took."""
 WARM_UP_S = 0.4
+SILENT = "the GPU does not answer"
 
 
 def _stateless() -> None:
@@ -72,34 +80,13 @@ def probe(index: int, log: Path) -> tuple[DeviceIdentity, str]:
         EnvironmentFaultError: there is no such GPU, or its driver does not answer.
     """
     with Worker(_stateless, log=log) as worker:
-        count = _value(worker.call(_present, timeout_s=60), "the GPU does not answer")
+        count = answers.value(worker.call(_present, timeout_s=60), SILENT)
         if index >= count:
             raise EnvironmentFaultError(
                 f"there is no GPU {index}",
                 hint=f"this machine shows {count} to torch; look at CUDA_VISIBLE_DEVICES",
             )
-        return _value(worker.call(_identify, index, timeout_s=120), "the GPU does not answer")
-
-
-def _value(answer: Answer[T], what: str) -> T:
-    match answer:
-        case Done(value):
-            return value
-        case Raised(error=TrituneError() as error):
-            raise error
-        case Raised(message=message, type_name=kind):
-            hint = _cure(message)
-            raise EnvironmentFaultError(f"{what}: {kind}: {message}", hint=hint)
-        case TimedOut(seconds=seconds):
-            raise EnvironmentFaultError(f"{what} within {seconds:.0f} s")
-        case _:
-            raise EnvironmentFaultError(f"{what}: its process {answer}")
-
-
-def _cure(message: str) -> str:
-    if "C compiler" in message:
-        return "Triton builds its launcher with a C compiler: install one, or set CC"
-    return "does `nvidia-smi` work, and does torch see the GPU?"
+        return answers.value(worker.call(_identify, index, timeout_s=120), SILENT)
 
 
 class CudaDevice:
@@ -121,8 +108,17 @@ class CudaDevice:
         self.target: Target = targets.of_device(identity)
         self.triton = triton
         self.restarts = 0
+        self.restart_s = 0.0
+        """What restarts cost, with what was lost in calls that had to be cut off."""
+        self.notes: list[str] = []
+        """What a reader should know of the problems, a line each."""
         self._default = default
-        self._warm = False
+        self._refused: dict[Problem, Rejected] = {}
+        """Problems that cannot be made at all."""
+        self._broken: dict[Problem, Rejected] = {}
+        """Problems on which the default cannot run."""
+        self._took_s: dict[Candidate, float] = {}
+        self._forget()
         self._worker = Worker(
             bench.open_bench,
             kernel,
@@ -134,64 +130,139 @@ class CudaDevice:
         )
 
     def verify(self, compiled: Compiled) -> Verified | Rejected:
-        answer = self._call(bench.check, compiled.candidate, self._default, limit_s=VERIFY_LIMIT_S)
-        return self._outcome(answer, compiled.candidate)
+        candidate = compiled.candidate
+        refused = self._open(candidate) or self._judge(candidate)
+        if refused is not None:
+            return refused
+        began = time.monotonic()
+        answer = self._ask(candidate, bench.check, limit_s=CALL_LIMIT_S)
+        self._took_s[candidate] = time.monotonic() - began
+        return answer
 
     def sample(
-        self, compiled: Sequence[Compiled], rounds: int
+        self, compiled: Sequence[Compiled], rounds: int, first: int = 0
     ) -> tuple[tuple[float, ...] | Rejected, ...]:
         candidates = [one.candidate for one in compiled]
-        answer = self._call(
-            sampling.sample, candidates, rounds, self._default, limit_s=SAMPLE_LIMIT_S
-        )
-        if isinstance(answer, Done):
-            if any(self._poisoned(found) for found in answer.value):
-                self._restart()
-            return answer.value
-        if len(candidates) > 1:
-            # Any of them could be to blame: each is tried once more, alone.
-            return tuple(self.sample([one], rounds)[0] for one in compiled)
-        return (self._outcome(answer, candidates[0]),)
+        refused = self._open(candidates[0])
+        if refused is not None and len(candidates) == 1:
+            return (refused,)
+        if refused is None:
+            known_s = sum(self._took_s.get(one, 1.0) for one in candidates)
+            limit_s = CALL_LIMIT_S + SLACK * rounds * known_s
+            answer = self._call(sampling.sample, candidates, rounds, first, limit_s=limit_s)
+            found = self._samples(answer, candidates)
+            if found is not None:
+                return found
+        # Any of them could be to blame: each is tried once more, alone.
+        alone = {one: self.sample([one], rounds, first)[0] for one in dict.fromkeys(compiled)}
+        return tuple(alone[one] for one in compiled)
+
+    def canary(self) -> Canary:
+        return answers.value(self._call(canary.canary, limit_s=CALL_LIMIT_S), SILENT)
+
+    def uuid(self) -> str:
+        """The GPU as NVML names it."""
+        return answers.value(self._call(bench.uuid, limit_s=CALL_LIMIT_S), SILENT)
+
+    def renew(self) -> None:
+        self._worker.close()
+        self._forget()
 
     def close(self) -> None:
         self._worker.close()
 
+    def _forget(self) -> None:
+        self._opened: Problem | None = None
+        self._studied = self._judged = self._warm = False
+
+    def _open(self, candidate: Candidate) -> Rejected | None:
+        """Have its problem made and studied; why it is out, if that fails."""
+        problem = candidate.problem
+        if problem in self._refused:
+            return replace(self._refused[problem], candidate=candidate)
+        if self._opened != problem:
+            self._opened, self._studied, self._judged = None, False, False
+            made = self._ask(candidate, bench.open_problem, limit_s=OPEN_LIMIT_S)
+            if made is not None:
+                self._refused[problem] = made
+                return made
+            self._opened = problem
+        return None if self._studied else self._study(candidate)
+
+    def _study(self, candidate: Candidate) -> Rejected | None:
+        """Find out what the op writes, on the default; on the candidate where that cannot run."""
+        problem = candidate.problem
+        default = replace(candidate, config=self._default)
+        guinea = candidate if problem in self._broken else default
+        said = self._ask(guinea, study.study, limit_s=CALL_LIMIT_S)
+        if isinstance(said, Rejected):
+            if guinea == default:
+                self._broken[problem] = said
+            return said if guinea == candidate else self._open(candidate)
+        self._studied = True
+        note = f"{problem}: {said}"
+        if said and note not in self.notes:
+            self.notes.append(note)
+        return None
+
+    def _judge(self, candidate: Candidate) -> Rejected | None:
+        """Have its problem's reference made; why it is out, if there is none."""
+        if self._judged:
+            return None
+        broken = self._broken.get(candidate.problem)
+        if broken is not None and not self._ask(candidate, bench.has_reference, limit_s=60):
+            detail = f"the default, which would be its reference, is out: {broken.detail}"
+            return replace(broken, candidate=candidate, detail=detail)
+        default = replace(candidate, config=self._default)
+        runs = default if broken is None else None
+        answer = self._ask(default, bench.judge, runs, limit_s=OPEN_LIMIT_S)
+        if answer is not None:
+            self._refused[candidate.problem] = answer
+            return replace(answer, candidate=candidate)
+        self._judged = True
+        return None
+
+    def _samples(
+        self, answer: Answer[tuple[tuple[float, ...] | Rejected, ...]], candidates: list[Candidate]
+    ) -> tuple[tuple[float, ...] | Rejected, ...] | None:
+        """What a window answers; None where one of several spoilt it for the others."""
+        distinct = len(set(candidates))
+        if isinstance(answer, Done):
+            if not any(map(answers.is_poisoned, answer.value)):
+                return answer.value
+            self._restart()
+            return answer.value if distinct == 1 else None
+        if distinct > 1:
+            return None
+        rejected = answers.rejected(answer, candidates[0])
+        return (rejected,) * len(candidates)
+
+    def _ask(
+        self, candidate: Candidate, function: Callable[..., T], *args: object, limit_s: float
+    ) -> T | Rejected:
+        """A call about one candidate: what goes wrong in it is its rejection."""
+        answer = self._call(function, candidate, *args, limit_s=limit_s)
+        if not isinstance(answer, Done):
+            return answers.rejected(answer, candidate)
+        if answers.is_poisoned(answer.value):
+            self._restart()
+        return answer.value
+
     def _call(self, function: Callable[..., T], *args: object, limit_s: float) -> Answer[T]:
+        began = time.monotonic()
         if not self._warm:
-            _value(
-                self._worker.call(bench.warm_up, WARM_UP_S, timeout_s=60), "the GPU does not answer"
-            )
+            warm = self._worker.call(canary.warm_up, WARM_UP_S, timeout_s=60)
+            answers.value(warm, SILENT)
             self._warm = True
+            if self.restarts:
+                self.restart_s += time.monotonic() - began
+            began = time.monotonic()
         answer = self._worker.call(function, *args, timeout_s=limit_s)
         if not isinstance(answer, Done):
+            self.restart_s += time.monotonic() - began
             self._restart()
         return answer
 
-    def _outcome(self, answer: Answer[T], candidate: Candidate) -> T | Rejected:
-        match answer:
-            case Done(value):
-                if self._poisoned(value):
-                    self._restart()
-                return value
-            case TimedOut(seconds=seconds):
-                return Rejected(
-                    candidate=candidate, reason=Reason.HANG, detail=f"cut off after {seconds:.0f} s"
-                )
-            case Died():
-                return Rejected(
-                    candidate=candidate, reason=Reason.LAUNCH, detail=f"its process {answer}"
-                )
-            case Raised(error=TrituneError() as error):
-                raise error
-            case Raised(type_name=kind, message=message):
-                return Rejected(
-                    candidate=candidate, reason=Reason.LAUNCH, detail=f"{kind}: {message}"[:200]
-                )
-
-    @staticmethod
-    def _poisoned(value: object) -> bool:
-        return isinstance(value, Rejected) and value.detail in bench.STICKY
-
     def _restart(self) -> None:
         self.restarts += 1
-        self._worker.close()
+        self.renew()

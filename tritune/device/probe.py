@@ -9,20 +9,27 @@ import os
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tritune.device.lowering import StandIn, brief, gpu_target
+from tritune.device.lowering import brief
+from tritune.device.stages import StandIn, gpu_target
 from tritune.errors import EnvironmentFaultError
 from tritune.model import Target
 from tritune.workers import Done, Worker
 
 LIMIT_S = 120.0
-HINTS = {
-    "ptxas": "is ptxas new enough for it? see TRITON_PTXAS_PATH, TRITON_PTXAS_BLACKWELL_PATH",
-    "compiler": "Triton builds its launcher with a C compiler: install one, or set CC",
-}
 
 
 def _stateless() -> None:
     """Stand for a state: a probe needs none."""
+
+
+def _assembler(_: None, target: Target) -> str:
+    """The assembler that Triton uses for *target*, with its version and path."""
+    if target.backend != "cuda":
+        return "Triton's own LLVM"
+    from triton.backends.nvidia.compiler import get_ptxas
+
+    tool = get_ptxas(target.arch)
+    return f"ptxas {tool.version} at {tool.path}"
 
 
 def _compile_trivial(_: None, target: Target) -> str:
@@ -45,10 +52,13 @@ def toolchain_fault(target: Target, log: Path) -> EnvironmentFaultError | None:
     """The fault that keeps every kernel from compiling for *target*, if there is one."""
     with Worker(_stateless, log=log) as worker:
         answer = worker.call(_compile_trivial, target, timeout_s=LIMIT_S)
-    said = answer.value if isinstance(answer, Done) else f"the compiler {answer}"
-    if not said:
-        return None
-    hint = next((cure for word, cure in HINTS.items() if word in said.lower()), f"see {log}")
+        said = answer.value if isinstance(answer, Done) else f"the compiler {answer}"
+        if not said:
+            return None
+        tool = worker.call(_assembler, target, timeout_s=LIMIT_S)
+    name = tool.value if isinstance(tool, Done) else "the assembler"
     return EnvironmentFaultError(
-        f"nothing compiles for {target.name} on this machine: {said}", hint=hint
+        f"nothing compiles for {target.name} with {name}, not even a kernel of one line: {said}",
+        hint=f"is it new enough for {target.name}? see TRITON_PTXAS_PATH and "
+        f"TRITON_PTXAS_BLACKWELL_PATH; all that was said is in {log}",
     )

@@ -23,6 +23,10 @@ def code(binary: Any) -> bytes:
     return code if isinstance(code, bytes) else str(code).encode()
 
 
+def threads(binary: Any, target: Target) -> int:
+    return int(binary.metadata.num_warps) * target.warp_size
+
+
 def registers(binary: Any, target: Target) -> tuple[int, int]:
     """Registers a thread and bytes of stack, with no launch; (0, 0) where no tool can tell."""
     if target.backend != "cuda":
@@ -35,6 +39,8 @@ def registers(binary: Any, target: Target) -> tuple[int, int]:
     import triton
 
     tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
+    if not tool.is_file():  # a distribution's own Triton may come without it
+        return (0, 0)
     with tempfile.NamedTemporaryFile(suffix=".cubin") as cubin:
         cubin.write(code(binary))
         cubin.flush()

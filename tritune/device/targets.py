@@ -59,6 +59,8 @@ def _small_shared(  # noqa: PLR0913  # one row of a table
         sms=sms,
         shared_bytes=101376,
         shared_bytes_sm=102400,
+        threads_sm=1536,
+        programs_sm=24,
         l2_bytes=l2_mib * _MIB,
         dram_gbps=dram_gbps,
         bus_bits=bus_bits,
@@ -214,17 +216,27 @@ def of_device(identity: DeviceIdentity) -> Target:
         if facts == identity.silicon()[:5]:
             return replace(row, memory_mhz=identity.memory_mhz, names=identity.names)
     kin = next((row for row in TARGETS if row.arch == identity.arch), None)
-    return Target(
+    own = Target(
         name=identity.name.removeprefix("NVIDIA ").removeprefix("AMD Instinct "),
         backend=identity.backend,
         arch=identity.arch,
         warp_size=64 if identity.backend == "hip" else 32,
         sms=identity.sms,
         shared_bytes=identity.shared_bytes,
-        tensor_memory=kin.tensor_memory if kin else 0,
         bus_bits=identity.bus_bits,
         memory_mhz=identity.memory_mhz,
         names=identity.names,
+    )
+    if kin is None:
+        return own
+    # What follows from the architecture alone; what a chip has of it, its driver has said.
+    return replace(
+        own,
+        shared_bytes_sm=kin.shared_bytes_sm,
+        registers_sm=kin.registers_sm,
+        threads_sm=kin.threads_sm,
+        programs_sm=kin.programs_sm,
+        tensor_memory=kin.tensor_memory,
     )
 
 

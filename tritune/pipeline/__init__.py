@@ -9,18 +9,33 @@ journal or not at all.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
+from tritune import grouping
 from tritune.compile import Found
-from tritune.device import lowering
-from tritune.device.probe import toolchain_fault
-from tritune.model import Compiled, Outcome, Reason, Rejected, Report
-from tritune.pipeline import conclude, prepare
+from tritune.device import toolchain
+from tritune.device.cuda import CudaDevice
+from tritune.model import Candidate, Compiled, Outcome, Problem, Rejected, Report
+from tritune.pipeline import conclude, measuring, overlap, prepare
+from tritune.pipeline.checking import CheckOptions, check, due, nothing_due
+from tritune.pipeline.compiling import CompileReport, adopt, compile_only, compilers
 from tritune.pipeline.job import Job, Observer, SweepOptions, start
 from tritune.pipeline.questions import device, rejected, space_counts
-from tritune.workers import Pool
 
-__all__ = ["Observer", "SweepOptions", "device", "rejected", "run", "space_counts"]
+__all__ = [
+    "CheckOptions",
+    "CompileReport",
+    "Observer",
+    "SweepOptions",
+    "check",
+    "compile_only",
+    "device",
+    "rejected",
+    "run",
+    "space_counts",
+]
 
 
 def run(path: Path, options: SweepOptions, observer: Observer) -> tuple[Report, ...]:
@@ -29,59 +44,59 @@ def run(path: Path, options: SweepOptions, observer: Observer) -> tuple[Report, 
     Raises:
         TrituneError: the file, the kernel or this machine cannot be used; nothing is lost.
     """
-    return tuple(_sweep(job) for job in start(path, options, observer))
+    jobs = start(path, options, observer)
+    if options.stale:
+        jobs = due(jobs)
+    return tuple(_sweep(job) if job.sweep.problems else nothing_due(job) for job in jobs)
 
 
 def _sweep(job: Job) -> Report:
     dry = job.options.dry_run
+    toolchain.check(job.target, launches=job.setting.index is not None)
     candidates, illegal = prepare.plan(job)
     job.observer.say(f"{job.info.name.rpartition(':')[2]}: {job.setting.source}")
+    if job.options.compiled is not None and not dry:
+        adopt(job, job.options.compiled)
     wrong = prepare.interpret(job) if job.setting.index is None and not dry else ()
     locked = conclude.incumbents(job)
-    with _compilers(job) as pool:
+    with compilers(job) as pool:
         found = prepare.find_launches(job, pool, candidates)
         prepare.announce(job, found.launches)
         if dry:
             return conclude.report(job, found, (), (), gpu_s=0.0, not_locked="a dry run")
-        first = (job.info.default, *(entry.config for entry in locked.values()))
-        compiled, failed = prepare.compile_all(job, pool, found, first)
-    _refuse_broken_toolchain(job, compiled, failed)
-    out = (*illegal, *wrong, *found.rejected, *failed)
-    return _conclude(job, found, compiled, out)
+        first = {job.info.default, *(entry.config for entry in locked.values())}
 
+        def lead(candidate: Candidate) -> bool:
+            return candidate.config in first
 
-def _compilers(job: Job) -> Pool:
-    return Pool(
-        job.jobs,
-        lowering.open_session,
-        job.sweep.kernel,
-        job.sweep.problem,
-        job.target,
-        str(job.places.binaries),
-        log_folder=job.places.logs,
-    )
+        groups, failed = prepare.group(job, pool, found, lead)
 
+        def merge(made: Sequence[Compiled]) -> tuple[Compiled, ...]:
+            return grouping.merge(made, groups, work=found.by_problem, lead=lead)
 
-def _refuse_broken_toolchain(
-    job: Job, compiled: tuple[Compiled, ...], out: tuple[Rejected, ...]
-) -> None:
-    """When nothing compiles, ask whether anything would."""
-    failed = {Reason.COMPILE, Reason.CRASH, Reason.TIMEOUT, Reason.REGISTERS}
-    if compiled or not any(one.reason in failed for one in out):
-        return
-    fault = toolchain_fault(job.target, job.places.logs / "probe.log")
-    if fault is not None:
-        raise fault
+        with overlap.on_gpu(job, locked) as screening:
+            compiled, more = overlap.compile_all(job, pool, groups, merge, screening, lead=lead)
+    out = (*illegal, *wrong, *found.rejected, *failed, *more)
+    return _conclude(job, found, compiled, out, screening)
 
 
 def _conclude(
-    job: Job, found: Found, compiled: tuple[Compiled, ...], out: tuple[Rejected, ...]
+    job: Job,
+    found: Found,
+    compiled: tuple[Compiled, ...],
+    out: tuple[Rejected, ...],
+    screening: overlap.Screening[CudaDevice] | None,
 ) -> Report:
     locked = conclude.incumbents(job)
     gpu_s, triton = 0.0, job.setting.triton
     timed: tuple[Outcome, ...] = ()
     if job.setting.index is not None:
-        timed, gpu_s = conclude.from_gpu(job, compiled, out, locked)
+        device = screening.device if screening else measuring.open_device(job)
+        try:
+            timed, gpu_s = measuring.from_gpu(job, compiled, out, locked, device)
+        finally:
+            device.close()
+        gpu_s += screening.seconds if screening else 0.0
     elif job.setting.record is not None:
         timed, triton = conclude.from_record(job, found)
     outcomes: tuple[Outcome, ...] = (*out, *timed)
@@ -89,7 +104,19 @@ def _conclude(
     why = _why_not(job, timed)
     if chosen and job.setting.identity is not None and not why:
         conclude.write_lock(job, job.setting.identity, chosen)
-    return conclude.report(job, found, outcomes, chosen, gpu_s=gpu_s, not_locked=why)
+    report = conclude.report(job, found, outcomes, chosen, gpu_s=gpu_s, not_locked=why)
+    hopeless = _hopeless(found, out) - {winner.problem for winner in chosen}
+    unsolved = tuple(p for p in job.sweep.problems if p in {*report.unsolved, *hopeless})
+    return replace(report, unsolved=unsolved)
+
+
+def _hopeless(found: Found, out: tuple[Rejected, ...]) -> set[Problem]:
+    """Problems of which every candidate was rejected before any could be timed."""
+    rejected = {one.candidate for one in out}
+    launches = {one.candidate for one in found.launches if one.grids}
+    left = {candidate.problem for candidate in launches - rejected}
+    idle = {one.candidate.problem for one in found.launches if not one.grids}
+    return {candidate.problem for candidate in rejected} - left - idle
 
 
 def _why_not(job: Job, timed: tuple[Outcome, ...]) -> str:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
 from tritune import expression, places, space, spec
+from tritune.device import targets
 from tritune.errors import SpecError, TrituneError
 from tritune.load import describe_all, load_all
-from tritune.model import KernelInfo, Step, Sweep, Target
+from tritune.model import KernelInfo, Problem, Step, Sweep, Target
 from tritune.places import Places
 from tritune.setting import Setting, find
 from tritune.workers import Done, Raised, Worker, default_jobs
@@ -44,8 +45,15 @@ class SweepOptions:
     dry_run: bool = False
     jobs: int | None = None
     compile_budget_s: float = 120.0
+    compile_limit_s: float | None = None
+    compiled: Path | None = None
+    """A folder of binaries that `compile` made."""
     journal: Path | None = None
     fresh: bool = False
+    budget_s: float | None = None
+    """Seconds of measuring on the GPU."""
+    allow_noisy: bool = False
+    stale: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,6 +68,9 @@ class Job:
     observer: Observer
     started: float = field(default_factory=time.monotonic)
     steps: list[Step] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    left_open: list[Problem] = field(default_factory=list)
+    """Problems that a budget did not reach."""
 
     @property
     def target(self) -> Target:
@@ -93,16 +104,25 @@ class Job:
         self.steps.append(Step(name=name, text=text, seconds=time.monotonic() - began))
 
 
-def start(path: Path, options: SweepOptions, observer: Observer) -> tuple[Job, ...]:
+def start(
+    path: Path,
+    options: SweepOptions,
+    observer: Observer,
+    setting: Callable[[Target], Setting] | None = None,
+) -> tuple[Job, ...]:
     """Read the file, ask the kernel module what it is, and find where the times come from.
 
     One job a kernel: a file that names only a problem tunes every kernel that its op launches.
+    With a *setting* no GPU is looked for: it makes one of the target that options or file name.
     """
     sweep = read(path, options)
     logs = places.made(places.cache_folder() / "logs")
     observer.stage("loading the kernel", None)
     infos = describe_kernels(sweep, logs / "load.log")
-    place = find(sweep, device=options.device, target=options.target, log=logs / "device.log")
+    if setting is None:
+        place = find(sweep, device=options.device, target=options.target, log=logs / "device.log")
+    else:
+        place = setting(named_target(sweep, options))
     jobs = []
     for info in infos:
         space.check_against(sweep, info)
@@ -112,11 +132,29 @@ def start(path: Path, options: SweepOptions, observer: Observer) -> tuple[Job, .
                 options=options,
                 info=info,
                 setting=place,
-                places=Places.of(source=info.source, journals=options.journal),
+                places=Places.of(
+                    source=info.source,
+                    target=f"{place.target.backend}:{place.target.arch}",
+                    journals=options.journal,
+                ),
                 observer=observer,
             )
         )
     return tuple(jobs)
+
+
+def named_target(sweep: Sweep, options: SweepOptions) -> Target:
+    """The target of `--target`, else the file's first.
+
+    Raises:
+        TrituneError: neither names one.
+    """
+    name = options.target or next(iter(sweep.targets), None)
+    if name is None:
+        raise TrituneError(
+            "no target is named", where=sweep.path, hint="name one with --target, or add `targets:`"
+        )
+    return targets.find(name)
 
 
 def read(path: Path, options: SweepOptions) -> Sweep:

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tritune import compile as compiling
+from tritune import grouping, space
 from tritune import plan as planning
-from tritune import space
 from tritune.device import interpreter
+from tritune.device.probe import toolchain_fault
 from tritune.errors import SpecError
+from tritune.grouping import Group
+from tritune.limit import Limit
 from tritune.model import Candidate, Compiled, Config, Launches, Problem, Reason, Rejected
 from tritune.pipeline.job import Job, near
 from tritune.workers import Pool
 
 INTERPRET_LIMIT_S = 120.0
+FIRST_FEW = 3
+"""So many failed compiles, and none that did not fail, are looked into at once."""
+TOOLCHAIN = {Reason.COMPILE, Reason.CRASH, Reason.TIMEOUT, Reason.REGISTERS}
 LOWER_S = 0.07
 COMPILE_S = 4.0
 MEASURE_S = 0.03
@@ -119,19 +125,15 @@ def announce(job: Job, found: Sequence[Launches]) -> None:
         job.observer.say(f"the kernel itself reads {near(Path(job.info.lockfile))}")
 
 
-def compile_all(
-    job: Job, pool: Pool, found: compiling.Found, first: Sequence[Config]
-) -> tuple[tuple[Compiled, ...], tuple[Rejected, ...]]:
-    """Lower every class, gather equal ones, compile one of each; *first* come first."""
+def group(
+    job: Job, pool: Pool, found: compiling.Found, lead: grouping.Lead
+) -> tuple[tuple[Group, ...], tuple[Rejected, ...]]:
+    """Lower every class and gather equal ones; what cannot fit is out."""
     classes = {one.compile_class for one in found.launches if one.grids}
     with job.step("lowering to TTGIR", len(classes)) as said:
-        lowered = compiling.lower(pool, found.launches, job.observer.advance)
-        groups, rejected = compiling.group(
-            found.launches,
-            lowered,
-            target=job.target,
-            work={work.problem: work for work in found.work},
-            lead=lambda candidate: candidate.config in first,
+        lowered = compiling.lower(pool, found.launches, job.places.logs, job.observer.advance)
+        groups, rejected = grouping.group(
+            found.launches, lowered, target=job.target, work=found.by_problem, lead=lead
         )
         oversize = sum(one.reason is Reason.SHARED for one in rejected)
         same = sum(len(group.aliases) for group in groups)
@@ -139,34 +141,94 @@ def compile_all(
             f"{len(classes):,} lowered for {job.target.name}: {same:,} candidates launch the same "
             f"as another, {oversize:,} exceed its shared memory before LLVM"
         )
-    compiled, more = _compile_groups(job, pool, groups, first)
-    return compiled, (*rejected, *more)
+    return groups, rejected
 
 
-def _compile_groups(
-    job: Job, pool: Pool, groups: Sequence[compiling.Group], first: Sequence[Config]
-) -> tuple[tuple[Compiled, ...], tuple[Rejected, ...]]:
-    ordered = sorted(
-        groups,
-        key=lambda one: (one.candidate.config not in first, one.candidate.config.order()),
-    )
-    distinct = len({one.launches.compile_class for one in ordered})
-    budget_s = None if job.setting.index is not None else job.options.compile_budget_s
-    done: list[Compiled] = []
-    rejected: list[Rejected] = []
-    seen: set[str] = set()
-    with job.step("compiling", distinct) as said:
+class Compiling:
+    """One run of compiles: in the best order, watched for what stops every compile."""
+
+    def __init__(
+        self, job: Job, groups: Sequence[Group], lead: grouping.Lead, *, every_key: bool = False
+    ) -> None:
+        self._job = job
+        place = {problem: n for n, problem in enumerate(job.sweep.problems)}
+        self._groups = sorted(
+            groups,
+            key=lambda one: (
+                # A problem can be measured once all of it is compiled.
+                place[one.candidate.problem] if job.setting.index is not None else 0,
+                not lead(one.candidate),
+                grouping.promise(one, job.target),
+                one.candidate.config.order(),
+            ),
+        )
+        self._every_key = every_key
+        self.distinct = len({one.lowered.ttgir for one in groups})
+        self._limit = Limit(
+            job.options.compile_limit_s or job.sweep.timing.compile_limit_s,
+            learns=job.options.compile_limit_s is None,
+        )
+        self._done: dict[str, Compiled | Rejected] = {}
+        self._probed = False
+
+    def run(self, pool: Pool) -> Iterator[tuple[Group, Compiled | Rejected]]:
+        """Each group's outcome, as it comes.
+
+        Raises:
+            EnvironmentFaultError: nothing compiles here at all.
+        """
         for one, outcome in compiling.compile_groups(
             pool,
-            ordered,
-            target=job.target,
-            limit_s=job.sweep.timing.compile_limit_s,
-            budget_s=budget_s,
+            self._groups,
+            target=self._job.target,
+            limit=self._limit,
+            logs=self._job.places.logs,
+            budget_s=self._budget_s,
+            every_key=self._every_key,
         ):
-            done.append(outcome) if isinstance(outcome, Compiled) else rejected.append(outcome)
-            if one.launches.compile_class not in seen:
-                seen.add(one.launches.compile_class)
-                job.observer.advance(str(one.candidate.config))
-        cut = "" if len(seen) == distinct else f" within the {budget_s:.0f} s that were allowed"
-        said.append(f"{len(seen):,} of {distinct:,} distinct binaries for {job.target.name}{cut}")
-    return tuple(done), tuple(rejected)
+            if one.lowered.ttgir not in self._done:
+                self._done[one.lowered.ttgir] = outcome
+                self._job.observer.advance(str(one.candidate.config))
+                self._refuse_broken_toolchain()
+            yield one, outcome
+        self._refuse_broken_toolchain(at_the_end=True)
+
+    @property
+    def _budget_s(self) -> float | None:
+        job = self._job
+        idle = job.setting.index is None and not self._every_key
+        return job.options.compile_budget_s if idle else None
+
+    def _refuse_broken_toolchain(self, *, at_the_end: bool = False) -> None:
+        """When the first few all fail, ask whether anything would compile."""
+        failed = [one for one in self._done.values() if isinstance(one, Rejected)]
+        ours = any(one.reason in TOOLCHAIN for one in failed)
+        few = len(failed) < FIRST_FEW and not at_the_end
+        if self._probed or few or not ours or len(failed) < len(self._done):
+            return
+        self._probed = True
+        if fault := toolchain_fault(self._job.target, self._job.places.logs / "probe.log"):
+            raise fault
+
+    def said(self) -> str:
+        """What was done, for a reader."""
+        made = [one for one in self._done.values() if isinstance(one, Compiled)]
+        cached = sum(not one.seconds for one in made)
+        late = sum(
+            isinstance(one, Rejected) and one.reason is Reason.TIMEOUT
+            for one in self._done.values()
+        )
+        left = len(self._done) < self.distinct and self._budget_s is not None
+        cut = f" within the {self._budget_s:.0f} s that were allowed" if left else ""
+        whole = f"{len(self._done):,} of {self.distinct:,} distinct binaries"
+        parts = [
+            f"{whole} for {self._job.target.name}{cut}",
+            f"{cached:,} from the cache" if cached else "",
+            f"{late:,} cut off" if late else "",
+            self._not_in_folder(len(made) - cached),
+        ]
+        return ", ".join(part for part in parts if part)
+
+    def _not_in_folder(self, compiled: int) -> str:
+        folder = self._job.options.compiled
+        return f"{compiled:,} not in {folder} and compiled here" if folder and compiled else ""

@@ -10,7 +10,7 @@ from tritune.device import cuda, targets
 from tritune.errors import TrituneError
 from tritune.journal import Journal
 from tritune.model import Rejected, Sweep, Target
-from tritune.pipeline.job import SweepOptions, describe_kernels, read
+from tritune.pipeline.job import SweepOptions, describe_kernels, named_target, read
 
 
 def space_counts(path: Path, options: SweepOptions) -> space.SpaceCount:
@@ -19,16 +19,7 @@ def space_counts(path: Path, options: SweepOptions) -> space.SpaceCount:
     with TemporaryDirectory() as folder:
         [info, *_] = describe_kernels(sweep, Path(folder) / "load.log")
     space.check_against(sweep, info)
-    return space.candidates_per_constraint(sweep, _target(sweep, options), info)
-
-
-def _target(sweep: Sweep, options: SweepOptions) -> Target:
-    name = options.target or next(iter(sweep.targets), None)
-    if name is None:
-        raise TrituneError(
-            "no target is named", where=sweep.path, hint="name one with --target, or add `targets:`"
-        )
-    return targets.find(name)
+    return space.candidates_per_constraint(sweep, named_target(sweep, options), info)
 
 
 def rejected(path: Path, options: SweepOptions) -> tuple[Rejected, ...]:

@@ -39,7 +39,7 @@ def plain(value: Any) -> Any:
 
 def reports_json(reports: Iterable[Report]) -> str:
     """Every report of a sweep command."""
-    return _document(reports=[report_dict(report) for report in reports])
+    return document(reports=[report_dict(report) for report in reports])
 
 
 def report_dict(report: Report) -> dict[str, Any]:
@@ -74,12 +74,12 @@ def rejected_dict(outcome: Rejected) -> dict[str, Any]:
 
 
 def rejected_json(outcomes: Iterable[Rejected]) -> str:
-    return _document(rejected=[rejected_dict(outcome) for outcome in outcomes])
+    return document(rejected=[rejected_dict(outcome) for outcome in outcomes])
 
 
 def locks_json(locks: Sequence[tuple[str, Lock]]) -> str:
     """Lockfiles with their paths, each with its entries in a list."""
-    return _document(lockfiles=[{"path": path, **lock_dict(lock)} for path, lock in locks])
+    return document(lockfiles=[{"path": path, **lock_dict(lock)} for path, lock in locks])
 
 
 def lock_dict(lock: Lock) -> dict[str, Any]:
@@ -94,7 +94,7 @@ def lock_dict(lock: Lock) -> dict[str, Any]:
 def space_json(sweep: str, counts: SpaceCount) -> str:
     """What is left of a space, constraint by constraint and problem by problem."""
     left = [{"problem": plain(problem), "configs": number} for problem, number in counts.left]
-    return _document(sweep=sweep, **{**plain(counts), "left": left})
+    return document(sweep=sweep, **{**plain(counts), "left": left})
 
 
 def target_dict(target: Target) -> dict[str, Any]:
@@ -102,8 +102,9 @@ def target_dict(target: Target) -> dict[str, Any]:
 
 
 def device_json(target: Target) -> str:
-    return _document(device=target_dict(target))
+    return document(device=target_dict(target))
 
 
-def _document(**content: Any) -> str:
+def document(**content: Any) -> str:
+    """One JSON document of this program."""
     return json.dumps({"version": VERSION, **content}, indent=1, ensure_ascii=False)

@@ -89,7 +89,7 @@ def _locked(
 def _evidence(evidence: Iterable[Evidence]) -> tuple[Column, ...]:
     rows = [
         (
-            format_us(each.us),
+            format_us(each.us or None),
             format_us(each.default_us),
             format_ratio(each.default_us / each.us if each.default_us and each.us else None),
             format_percent(each.margin, signed=True),

@@ -39,7 +39,7 @@ def summaries(reports: Sequence[Report], *, width: int = PLAIN_WIDTH) -> Group:
 
 def summary(report: Report, *, width: int = PLAIN_WIDTH) -> Group:
     """All that a sweep of one kernel has to say, except what to do next."""
-    steps = _steps(report.steps)
+    steps = steps_text(report.steps)
     return page(
         line(f"{report.kernel.name} from {shown_path(report.sweep)}", "bold"),
         steps,
@@ -58,7 +58,7 @@ def shown_path(path: str) -> str:
     return os.path.relpath(path) if Path(path).resolve().is_relative_to(Path.cwd()) else path
 
 
-def _steps(steps: Sequence[Step]) -> Text | None:
+def steps_text(steps: Sequence[Step]) -> Text | None:
     if not steps:
         return None
     wide = max(len(step.name) for step in steps)

@@ -1,0 +1,158 @@
+"""projects: a small project on disk with a kernel, a sweep file and a lockfile that is fresh."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from tritune import lock, spec
+from tritune.device import locked, targets
+from tritune.model import DeviceIdentity, Entry, Evidence, Lock, LockedKey
+from tritune.pipeline.looking import described, desks
+from tritune.pipeline.searched import Searched
+from tritune.workers import Done
+
+H200 = DeviceIdentity(
+    name="H200",
+    backend="cuda",
+    arch=90,
+    sms=132,
+    shared_bytes=232448,
+    bus_bits=6016,
+    memory_mhz=3201,
+    names=("NVIDIA H200",),
+)
+KERNEL = "ops:scale_kernel"
+HELPERS = """
+import triton
+import triton.language as tl
+
+GAIN = tl.constexpr(2.0)
+
+
+@triton.jit
+def twice(x):
+    return x * 2.0
+
+
+@triton.jit
+def act(x):
+    return twice(x) + 1.0
+"""
+OPS = '''
+import torch
+import triton
+import triton.language as tl
+
+import helpers as H
+import tritune
+from helpers import act as activate
+
+SHIFT = tl.constexpr(3.0)
+PAIR = tl.constexpr((5.0, 7.0))
+
+
+@triton.constexpr_function
+def half(n):
+    return n // 2
+
+
+@tritune.kernel(key=["n"], default={"BLOCK": 256, "num_warps": 4})
+@triton.jit
+def scale_kernel(x, y, n, BLOCK: tl.constexpr):
+    """Scale."""
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    value = tl.load(x + at, mask=at < n)
+    value = activate(value) * H.GAIN + SHIFT + PAIR[0] * half(BLOCK)
+    tl.store(y + at, value, mask=at < n)
+
+
+def scale(x):
+    y = torch.empty_like(x)
+    scale_kernel[lambda meta: (triton.cdiv(x.numel(), meta["BLOCK"]),)](x, y, x.numel())
+    return y
+
+
+@tritune.problem(scale_kernel)
+def scale_problem(n, dtype):
+    x = torch.randn(n, dtype=dtype)
+    return tritune.Problem(lambda: scale(x))
+'''
+SWEEP = """
+kernel: ../ops.py:scale_kernel
+targets: [H200]
+space:
+  BLOCK: [256, 512]
+  num_warps: [4]
+shapes:
+  - {n: [1000, 4096], dtype: float32}
+"""
+EVIDENCE = Evidence(
+    us=10.0, default_us=20.0, margin=0.05, noise=0.003, bits="9c1e04d2", ir="", triton=""
+)
+
+
+class Project:
+    """`sweeps/scale.yaml`, `ops.py`, `helpers.py`, a pyproject, and `tritune.lock`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / "sweeps").mkdir(parents=True)
+        self.write("helpers.py", HELPERS)
+        self.write("ops.py", OPS)
+        self.write("sweeps/scale.yaml", SWEEP)
+        self.write("pyproject.toml", '[tool.tritune]\nsweeps = ["sweeps/*.yaml"]\n')
+
+    @property
+    def sweep(self) -> Path:
+        return self.folder / "sweeps/scale.yaml"
+
+    @property
+    def lockfile(self) -> Path:
+        return self.folder / "tritune.lock"
+
+    def write(self, name: str, text: str) -> None:
+        (self.folder / name).write_text(text, encoding="utf-8")
+
+    def edit(self, name: str, old: str, new: str) -> None:
+        text = (self.folder / name).read_text(encoding="utf-8")
+        assert old in text
+        self.write(name, text.replace(old, new))
+
+    def lock(self) -> None:
+        """Lock the default config of every problem, as a sweep of today's code would."""
+        lock.write(self.lockfile, self.locked())
+
+    def locked(self) -> Lock:
+        sweep, chip = spec.read_sweep(self.sweep), targets.of_device(H200)
+        reference = (sweep.kernel, sweep.problem)
+        entries = []
+        with desks() as pool:
+            triton, [info] = described(pool, sweep)
+            searched = Searched(sweep, chip, info)
+            for problem in sweep.problems:
+                config, held = info.default, {}
+                for _ in range(2):  # the key, then what is under it
+                    task = (reference, chip, problem, (config,), held)
+                    [(_, answer)] = pool.run(locked.look, [task], 60.0)
+                    assert isinstance(answer, Done), answer
+                    held = {answer.value.key: config}
+                evidence = replace(
+                    EVIDENCE,
+                    ir=answer.value.ir,
+                    triton=triton,
+                    source=info.source,
+                    space=searched.digest(problem),
+                )
+                at = LockedKey(kernel=info.name, device="H200", key=answer.value.key)
+                entries.append((at, Entry(config=config, evidence=evidence)))
+        return Lock(devices=(H200,), entries=tuple(entries))
+
+    def edit_evidence(self, **facts: object) -> None:
+        """Give every entry other evidence."""
+        held = lock.read(self.lockfile)
+        entries = tuple(
+            (at, replace(entry, evidence=replace(entry.evidence, **facts)))
+            for at, entry in held.entries
+        )
+        lock.write(self.lockfile, replace(held, entries=entries))

@@ -1,0 +1,303 @@
+"""The bench, on tensors of the CPU: what an op writes is found, put back, and judged.
+
+Triton's interpreter stands for the GPU, in a child process; nothing here is timed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tritune.device import bench as benches
+from tritune.device import sampling, study
+from tritune.device.bench import Bench
+from tritune.load import Loaded, load
+from tritune.model import Candidate, Config, Problem, Reason, Rejected, Verified
+from tritune.workers import Done, Worker
+
+PROBLEM = Problem.of({"n": 40})
+MODULE = """\
+import torch
+import triton
+import triton.language as tl
+import tritune
+
+IN = torch.zeros(40)
+
+
+{decorator}
+@triton.jit
+def kernel(x, out, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    value = tl.load(x + at, mask=at < n)
+{body}
+
+
+def op(x, out):
+    kernel[lambda meta: (triton.cdiv(x.numel(), meta["BLOCK"]),)](x, out, x.numel())
+    return out
+
+
+@tritune.problem(kernel)
+def problem(n):
+    x = torch.randn(n)
+{problem}
+"""
+PLAIN = """@tritune.kernel(
+    key=["n"], default={"BLOCK": 16, "num_warps": 4, "num_stages": 3})"""
+AUTOTUNED = """@tritune.kernel
+@triton.autotune([triton.Config({"BLOCK": 16})], key=["n"], %s=["out"])"""
+DOUBLE = "    tl.store(out + at, value * 2, mask=at < n)"
+FRESH = "    return tritune.Problem(lambda: op(x, torch.empty_like(x)), reference=lambda: x * 2)"
+ADD = "    tl.atomic_add(out + at, value, mask=at < n)"
+SUM = "    return tritune.Problem(lambda: op(x, torch.zeros_like(x)), reference=lambda: x.double())"
+IN_PLACE = """\
+    y = torch.ones(n)
+    return tritune.Problem(lambda: op(x, y), reference=lambda: 1 + x.double())"""
+
+
+def opened(path: Path) -> Bench:
+    import torch
+
+    loaded: Loaded = load(f"{path}:kernel", None)
+    return Bench(loaded=loaded, device=torch.device("cpu"), cold=False, flush=None)
+
+
+def candidate(block: int = 16) -> Candidate:
+    config = Config.of({"BLOCK": block, "num_warps": 4, "num_stages": 3})
+    return Candidate(kernel="m:kernel", problem=PROBLEM, config=config)
+
+
+Ask = Callable[..., Any]
+
+
+@pytest.fixture(name="ask")
+def _ask(tmp_path: Path) -> Iterator[Ask]:
+    """Write a module, and call a function of this one with its bench, in a child process."""
+    workers: list[Worker] = []
+
+    def ask(
+        function: Callable[..., Any],
+        *args: object,
+        body: str = DOUBLE,
+        problem: str = FRESH,
+        decorator: str = PLAIN,
+    ) -> Any:
+        path = tmp_path / "ops.py"
+        path.write_text(MODULE.format(decorator=decorator, body=body, problem=problem))
+        worker = Worker(opened, path, log=tmp_path / "log", env={"TRITON_INTERPRET": "1"})
+        workers.append(worker)
+        answer = worker.call(function, *args, timeout_s=60)
+        assert isinstance(answer, Done), f"{answer}\n{getattr(answer, 'traceback', '')}"
+        return answer.value
+
+    yield ask
+    for worker in workers:
+        worker.close()
+
+
+def studied(bench: Bench) -> dict[str, Any]:
+    assert benches.open_problem(bench, candidate()) is None
+    said = study.study(bench, candidate())
+    return {
+        "said": said,
+        "own": len(bench.pristine),
+        "fresh": sorted(bench.outputs),
+        "repeatable": bench.repeatable,
+        "adds to": bench.adds_to,
+    }
+
+
+def test_a_fresh_output_is_found_by_its_place(ask: Ask) -> None:
+    assert ask(studied) == {
+        "said": "",
+        "own": 0,
+        "fresh": [1],
+        "repeatable": True,
+        "adds to": (),
+    }
+
+
+def test_an_accumulated_output_is_found_though_nothing_declares_it(ask: Ask) -> None:
+    assert ask(studied, body=ADD, problem=SUM) == {
+        "said": "",
+        "own": 0,
+        "fresh": [1],
+        "repeatable": False,
+        "adds to": ("out",),
+    }
+
+
+def test_a_tensor_of_the_problem_that_is_written_in_place_is_found(ask: Ask) -> None:
+    assert ask(studied, body=ADD, problem=IN_PLACE) == {
+        "said": "",
+        "own": 1,
+        "fresh": [],
+        "repeatable": False,
+        "adds to": ("out",),
+    }
+
+
+@pytest.mark.parametrize("declared", ["reset_to_zero", "restore_value"])
+def test_what_an_author_declares_is_honoured_where_nothing_shows_it(
+    ask: Ask, declared: str
+) -> None:
+    found = ask(studied, decorator=AUTOTUNED % declared)
+
+    assert (found["repeatable"], found["adds to"]) == (False, ())
+
+
+RANDOM = """\
+    return tritune.Problem(
+        lambda: op(x + torch.rand(1, generator=DICE), torch.empty_like(x)),
+        reference=lambda: x * 2)
+
+
+DICE = torch.Generator()
+DICE.seed()"""
+
+
+def test_an_output_that_differs_on_identical_inputs_is_named(ask: Ask) -> None:
+    said = ask(studied, problem=RANDOM)["said"]
+
+    assert said == (
+        "two launches on identical inputs differ in `out`, so no digest of its bits is kept"
+    )
+
+
+def judged(bench: Bench, block: int) -> Verified | Rejected:
+    benches.open_problem(bench, candidate())
+    study.study(bench, candidate())
+    assert benches.judge(bench, candidate(), candidate()) is None
+    return benches.check(bench, candidate(block))
+
+
+def test_a_right_config_is_verified_with_its_error_and_bits(ask: Ask) -> None:
+    answer = ask(judged, 32)
+
+    assert isinstance(answer, Verified)
+    assert (answer.error, len(answer.bits)) == (0.0, 8)
+
+
+def test_accumulation_is_right_however_often_it_was_run_before(ask: Ask) -> None:
+    for problem in (SUM, IN_PLACE):
+        answer = ask(judged, 32, body=ADD, problem=problem)
+
+        assert isinstance(answer, Verified)
+        assert answer.error < 1e-6
+
+
+def test_adding_to_what_was_never_set_is_wrong_and_names_the_argument(ask: Ask) -> None:
+    answer = ask(judged, 32, body=ADD, problem=FRESH)
+
+    assert answer == Rejected(
+        candidate=candidate(32),
+        reason=Reason.WRONG,
+        detail="largest error inf in output 0 at [0], 0.016 allowed; a launch adds to `out`: is it "
+        "set before?",
+    )
+
+
+HALF = "    tl.store(out + at, value * 2, mask=(at < n) & (at < 2 * BLOCK))"
+
+
+def test_a_config_that_leaves_a_part_unwritten_does_not_pass_on_anothers_output(ask: Ask) -> None:
+    answer = ask(judged, 16, body=HALF)
+
+    assert answer == Rejected(
+        candidate=candidate(16),
+        reason=Reason.WRONG,
+        detail="largest error inf in output 0 at [32], 0.016 allowed",
+    )
+
+
+def test_where_there_is_no_reference_the_default_is_it(ask: Ask) -> None:
+    problem = "    return tritune.Problem(lambda: op(x, torch.empty_like(x)))"
+
+    assert isinstance(ask(judged, 32, problem=problem), Verified)
+
+
+def without_default(bench: Bench) -> Verified | Rejected:
+    benches.open_problem(bench, candidate())
+    study.study(bench, candidate(32))
+    assert benches.judge(bench, candidate(), None) is None
+    assert bench.default_error is None
+    return benches.check(bench, candidate(32))
+
+
+def test_where_the_default_cannot_run_the_type_judges(ask: Ask) -> None:
+    assert isinstance(ask(without_default), Verified)
+
+
+def prepared_twice(bench: Bench) -> list[list[float]]:
+    """The output after each of three runs, restored before each as sampling does."""
+    benches.open_problem(bench, candidate())
+    study.study(bench, candidate())
+    one = sampling._prepare(bench, candidate(32).config)
+    found = []
+    for _ in range(3):
+        for tensor, content in one.restore:
+            tensor.copy_(content)
+        one.run()
+        found.append([tensor.clone().sum().item() for tensor, _ in one.restore])
+    return found
+
+
+def test_a_sample_of_an_accumulating_kernel_always_finds_what_the_op_set(ask: Ask) -> None:
+    first, second, third = ask(prepared_twice, body=ADD, problem=SUM)
+
+    assert len(first) == 1
+    assert first == second == third
+
+
+def content_after(bench: Bench) -> list[float]:
+    benches.open_problem(bench, candidate())
+    study.study(bench, candidate())
+    benches.judge(bench, candidate(), candidate())
+    benches.check(bench, candidate(32))
+    sampling._prepare(bench, candidate(32).config)
+    [(tensor, _)] = bench.pristine
+    benches.close_problem(bench)
+    return [float(value) for value in tensor.unique()]
+
+
+def test_the_callers_tensors_are_as_they_were(ask: Ask) -> None:
+    assert ask(content_after, body=ADD, problem=IN_PLACE) == [1.0]
+
+
+def lacking(bench: Bench) -> Rejected | None:
+    import torch
+
+    def too_big(_: object) -> None:
+        raise torch.OutOfMemoryError(
+            "CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has a total capacity of "
+            "139.80 GiB of which 3.50 GiB is free. Of the allocated memory …"
+        )
+
+    bench.loaded.problem.__globals__["torch"] = type("torch", (), {"randn": too_big})
+    return benches.open_problem(bench, candidate())
+
+
+def test_a_problem_that_does_not_fit_says_what_it_needs_and_what_is_free(ask: Ask) -> None:
+    assert ask(lacking) == Rejected(
+        candidate=candidate(),
+        reason=Reason.MEMORY,
+        detail="needs 20.00 GiB more, 3.50 GiB free",
+    )
+
+
+def test_each_round_has_an_order_of_its_own() -> None:
+    orders = [tuple(sampling.turn([0, 1, 2], number)) for number in range(7)]
+
+    assert orders == [
+        (0, 1, 2),
+        (0, 2, 1),
+        (2, 0, 1),
+        (2, 1, 0),
+        (1, 2, 0),
+        (1, 0, 2),
+        (0, 1, 2),
+    ]

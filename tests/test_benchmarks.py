@@ -1,0 +1,214 @@
+"""The benchmarks' own logic, with a watch and a driver that need no GPU."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+BENCHMARKS = ROOT / "tests" / "benchmarks"
+sys.path.insert(0, str(BENCHMARKS))
+
+import timing  # noqa: E402  # of the folder above
+
+STAND_IN = """\
+import sys, types
+import torch, triton
+
+class Driver:
+    utils = types.SimpleNamespace(get_device_properties=lambda index: dict(
+        multiprocessor_count=132, max_shared_mem=232448, mem_bus_width=6016,
+        mem_clock_rate=3201000))
+    def get_current_device(self): return 0
+    def get_current_target(self): return types.SimpleNamespace(backend="cuda", arch=90)
+    def get_benchmarker(self): return benchmark
+
+def benchmark(run, quantiles=None):
+    run()
+    return 1.0, 1.0, 1.0
+
+triton.runtime.driver.set_active(Driver())
+"""
+DISPATCH = """\
+import bench_dispatch
+
+for case in bench_dispatch.CASES:
+    us = bench_dispatch.measure(case, "cpu", lambda: None, 2)
+    print(*list(bench_dispatch.table(case.name, us))[:2], sep=chr(10))
+    print(len(us), min(us.values()) > 0)
+"""
+KERNELS = """\
+import json
+from tritune import lock, runtime
+from tritune.model import Config, Evidence, Lock, Problem, Winner
+
+winner = Winner(
+    kernel="kernels.softmax:softmax_kernel", key="rows=3 n=77 x=f32", problem=Problem.of({}),
+    config=Config.of(dict(BLOCK=128, ROWS=2, STAGES=1, num_warps=4)),
+    evidence=Evidence(us=1.0, default_us=2.0, margin=0.1, noise=0.0, bits="", ir="", triton=""))
+lock.write("one.lock", lock.merge_winners(Lock(), runtime.identify(0), [winner]))
+
+import bench_kernels, contenders, timing
+
+class Watch:
+    device = "cpu"
+    costs = {"locked": 10.0, "default": 20.0, "torch": 5.0, "autotune": 15.0}
+    def host_us(self, run): return 1.0
+    def sample(self, run, ahead_us): return run
+    def read(self, samples):
+        each = len(samples) // self.ways
+        return [self.costs[name] for name in self.names for _ in range(each)]
+
+def interleaved(watch, runs, rounds):
+    watch.names, watch.ways = list(runs), len(runs)
+    return timing.interleaved(watch, runs, rounds)
+
+small = {
+    "matmul": {"M": 17, "N": 40, "K": 33, "dtype": "float16"},
+    "splitk": {"M": 3, "N": 64, "K": 128, "dtype": "float16"},
+    "softmax": {"rows": 3, "n": 77, "dtype": "float32"},
+    "layer_norm_forward": {"rows": 3, "n": 77, "dtype": "float16"},
+    "layer_norm_backward": {"rows": 3, "n": 77, "dtype": "float32"},
+    "attention": {"batch": 1, "heads": 2, "kv_heads": 1, "S": 40, "head_dim": 64,
+                  "causal": True, "dtype": "float16"},
+}
+for name in bench_kernels.OPS:
+    stock = contenders.autotuner(name)
+    stock.configs = stock.configs[:2]
+bench_kernels.interleaved = interleaved
+bench_kernels.problems = lambda name: [small[name]]
+bench_kernels.is_autotuned = lambda name, axes: True
+rows = bench_kernels.run(bench_kernels.parse(["--rounds", "3"]), Watch())
+print("rows:", json.dumps([[r.kernel, sorted(r.us), sorted(r.wrong)] for r in rows]))
+"""
+
+
+def interpreted(code: str, folder: Path, **env: str) -> list[str]:
+    """What *code* prints where kernels run in Triton's interpreter, as if on an H200."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", STAND_IN + code],
+        cwd=folder,
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(map(str, (ROOT, BENCHMARKS))),
+            "TRITON_INTERPRET": "1",
+            **env,
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+class FakeWatch:
+    """Takes as long as it is told to; says in which order it was asked."""
+
+    device = "cpu"
+
+    def __init__(self, late: int = 0) -> None:
+        self.asked: list[float] = []
+        self.order: list[object] = []
+        self._late = late
+
+    def host_us(self, run: timing.Run) -> float:
+        return 20.0
+
+    def sample(self, run: timing.Run, ahead_us: float) -> object:
+        self.asked.append(ahead_us)
+        if self._late:
+            self._late -= 1
+            return None
+        self.order.append(run())
+        return run()
+
+    def read(self, samples: list[float]) -> list[float]:
+        return [float(one) for one in samples]
+
+
+def test_every_way_is_sampled_once_a_round_in_another_order_and_its_first_sample_is_dropped():
+    watch = FakeWatch()
+
+    us = timing.interleaved(watch, {"a": lambda: 1.0, "b": lambda: 2.0, "c": lambda: 3.0}, 6)
+
+    assert us == {"a": 1.0, "b": 2.0, "c": 3.0}
+    rounds = [watch.order[at : at + 3] for at in range(0, 18, 3)]
+    assert rounds == [[1, 2, 3], [3, 2, 1], [2, 3, 1], [1, 3, 2], [3, 1, 2], [2, 1, 3]]
+
+
+def test_a_sample_in_which_the_gpu_waited_for_the_host_is_taken_again_with_more_time():
+    watch = FakeWatch(late=2)
+
+    timing.interleaved(watch, {"a": lambda: 1.0}, 2)
+
+    assert watch.asked == [60.0, 120.0, 240.0, 240.0]
+
+
+def test_work_that_waits_for_the_gpu_is_refused():
+    with pytest.raises(RuntimeError, match="a waits for the GPU on the host"):
+        timing.interleaved(FakeWatch(late=99), {"a": lambda: 1.0}, 2)
+
+
+def test_a_mean_of_ratios_is_geometric():
+    assert timing.geometric_mean([0.5, 8.0]) == pytest.approx(2.0)
+    assert timing.geometric_mean([]) is None
+
+
+def test_every_way_to_launch_is_timed_and_the_locked_one_is_found(tmp_path):
+    lines = interpreted(DISPATCH, tmp_path)
+
+    assert [line for line in lines if line.endswith("µs a launch  of plain jit")] == [
+        "wide_kernel, 13 arguments        µs a launch  of plain jit",
+        "narrow_kernel, 3 arguments       µs a launch  of plain jit",
+    ]
+    assert [line for line in lines if line.startswith("plain jit") and line.endswith("1.00x")]
+    assert lines.count("5 True") == 2
+
+
+SUMMARY = """\
+softmax, µs                locked  default  autotune  torch  over default  over autotune  over torch
+rows=3 n=77 dtype=float32    10.0     20.0      15.0    5.0         2.00x          1.50x       0.50x
+"""
+
+
+def test_every_op_runs_in_every_way_and_the_summary_is_of_what_is_locked(tmp_path):
+    lines = interpreted(KERNELS, tmp_path, TRITUNE_LOCKFILE=str(tmp_path / "one.lock"))
+
+    ways = ["autotune", "default", "torch"]
+    assert json.loads(lines[-1].removeprefix("rows: ")) == [
+        ["matmul", ways, []],
+        ["attention", ways, []],
+        ["splitk", ways, []],
+        ["softmax", ["autotune", "default", "locked", "torch"], []],
+        ["layer_norm_forward", ways, []],
+        ["layer_norm_backward", ways, []],
+    ]
+    assert SUMMARY in "\n".join(lines)
+    assert lines[-2].split()[-3:] == ["2.00x", "1.50x", "0.50x"]
+    assert lines.count("not locked on this GPU: 1 of 1 problems") == 5
+
+
+def test_the_problems_that_are_autotuned_stand_in_the_sweep_files_and_are_few():
+    code = """\
+import contenders
+for name, op in contenders.OPS.items():
+    found = [contenders.is_autotuned(name, axes) for axes in contenders.problems(name)]
+    print(name, sum(found), len(op.autotuned), found == sorted(found, reverse=True))
+"""
+
+    lines = interpreted(code, ROOT)
+
+    assert lines == [
+        "matmul 4 4 True",
+        "attention 3 3 True",
+        "splitk 3 3 True",
+        "softmax 3 3 True",
+        "layer_norm_forward 3 3 True",
+        "layer_norm_backward 3 3 True",
+    ]

@@ -1,0 +1,239 @@
+"""Sweeping on a recorded GPU: cut off anywhere and resumed, it decides as an undisturbed one."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fakes import (
+    H200,
+    H200_IDENTITY,
+    KERNEL,
+    TRITON,
+    compiled,
+    config,
+    grid_compiled,
+    grid_outcomes,
+    grid_problems,
+    measured,
+)
+from tritune import choose, lock, lockrender
+from tritune.device.guards import Guard, NoSensors
+from tritune.device.replay import ReplayDevice
+from tritune.journal import Journal
+from tritune.model import Compiled, Config, Lock, Measured, Outcome, Problem, Rejected, Timing
+from tritune.pipeline.rounds import Case, Rounds, resumed
+
+TIMING = Timing()
+UNDER = {
+    "source": "s1",
+    "device": H200_IDENTITY,
+    "protocol": TIMING.protocol(),
+    "triton": TRITON,
+}
+MANY = 40
+"""Binaries of each problem: enough for three chunks of screening."""
+
+
+class Device(ReplayDevice):
+    """Counts what it is asked."""
+
+    def __init__(self, outcomes: Sequence[Outcome]) -> None:
+        super().__init__(outcomes, target=H200, triton=TRITON)
+        self.windows: list[tuple[Compiled, ...]] = []
+        self.renewed = 0
+
+    def sample(
+        self, compiled: Sequence[Compiled], rounds: int, first: int = 0
+    ) -> tuple[tuple[float, ...] | Rejected, ...]:
+        self.windows.append(tuple(compiled))
+        return super().sample(compiled, rounds, first)
+
+    def renew(self) -> None:
+        self.renewed += 1
+
+
+SPACE = {problem: grid_compiled(problem)[:MANY] for problem in grid_problems()[:3]}
+DEFAULT = SPACE[grid_problems()[0]][0].candidate.config
+
+
+def cases(journal: Journal, space: Mapping[Problem, Sequence[Compiled]]) -> list[Case]:
+    known = journal.known(KERNEL, "s1", H200_IDENTITY, TIMING.protocol(), TRITON)
+    done = journal.done(KERNEL, "s1", H200_IDENTITY, TIMING.protocol(), TRITON)
+    return [
+        resumed(
+            binaries,
+            {this: one for (of, this), one in known.items() if of == problem},
+            done=done.get(problem, ""),
+            default=DEFAULT,
+            incumbent=None,
+        )
+        for problem, binaries in space.items()
+    ]
+
+
+def sweep(
+    path: Path, device: Device, space: Mapping[Problem, Sequence[Compiled]] = SPACE
+) -> tuple[str, list[Case]]:
+    """The lockfile of a sweep that goes on with what the journal holds."""
+    journal = Journal.open(path)
+    todo = cases(journal, space)
+    rounds = Rounds(
+        device=device,
+        guard=Guard(device.canary, NoSensors("")),
+        default=DEFAULT,
+        timing=TIMING,
+        write=lambda outcomes, done: journal.record_all(outcomes, **UNDER, done=done),
+        advance=lambda _: None,
+    )
+    rounds.race(todo)
+    rounds.confirm(todo)
+    journal.close()
+    return locked(todo), todo
+
+
+def locked(done: Sequence[Case]) -> str:
+    winners = [
+        choose.choose(
+            case.outcomes,
+            kernel=KERNEL,
+            key=case.compiled[0].key,
+            default=DEFAULT,
+            incumbent=None,
+            triton=TRITON,
+        )
+        for case in done
+    ]
+    found = [winner for winner in winners if winner is not None]
+    return lockrender.render(lock.merge_winners(Lock(), H200_IDENTITY, found))
+
+
+@pytest.fixture(name="path")
+def _path(tmp_path: Path) -> Path:
+    return tmp_path / "sweep.jsonl"
+
+
+@pytest.fixture(name="undisturbed", scope="module")
+def _undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, str]:
+    """The journal of a sweep that nothing interrupts, and its lockfile."""
+    path = tmp_path_factory.mktemp("undisturbed") / "sweep.jsonl"
+    text, _ = sweep(path, Device(grid_outcomes()))
+    return path.read_bytes(), text
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_cut_off_anywhere_and_resumed_it_locks_the_same_bytes(
+    path: Path, undisturbed: tuple[bytes, str], seed: int
+) -> None:
+    journal, text = undisturbed
+    cut = random.Random(seed).randrange(1, len(journal))  # noqa: S311
+    path.write_bytes(journal[:cut])
+
+    again, _ = sweep(path, Device(grid_outcomes()))
+
+    assert again == text
+    assert max(screenings(path).values()) == 1
+
+
+def screenings(path: Path) -> Counter[str]:
+    """How often each candidate was screened."""
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    return Counter(
+        json.dumps([line["problem"], line["config"]])
+        for line in lines
+        if "us" in line and "finals" not in line
+    )
+
+
+def test_what_is_done_is_not_measured_again(path: Path, undisturbed: tuple[bytes, str]) -> None:
+    journal, text = undisturbed
+    path.write_bytes(journal)
+    device = Device(grid_outcomes())
+
+    again, _ = sweep(path, device)
+
+    assert (again, device.windows, device.renewed) == (text, [], 0)
+    assert path.read_bytes() == journal
+
+
+def test_a_config_more_measures_only_that_and_the_finals_of_its_problem(
+    path: Path, undisturbed: tuple[bytes, str]
+) -> None:
+    path.write_bytes(undisturbed[0])
+    [first, *_] = SPACE
+    added = grid_compiled(first)[MANY]
+    device = Device(grid_outcomes())
+
+    sweep(path, device, {**SPACE, first: (*SPACE[first], added)})
+
+    assert {one.candidate.problem for window in device.windows for one in window} == {first}
+    assert added in device.windows[0]
+    assert len(device.windows[0]) == 2
+    assert max(screenings(path).values()) <= 2
+
+
+def test_a_shape_more_measures_only_that(path: Path, undisturbed: tuple[bytes, str]) -> None:
+    path.write_bytes(undisturbed[0])
+    added = grid_problems()[3]
+    device = Device(grid_outcomes())
+
+    sweep(path, device, {**SPACE, added: grid_compiled(added)[:MANY]})
+
+    assert {one.candidate.problem for window in device.windows for one in window} == {added}
+
+
+def test_another_binary_under_the_same_config_is_measured(path: Path) -> None:
+    one, other = compiled(BLOCK=64), replace(compiled(BLOCK=64), binary="another")
+
+    case = resumed(
+        [other], {config(BLOCK=64): measured(BLOCK=64)}, done="", default=DEFAULT, incumbent=None
+    )
+
+    assert one.binary != other.binary
+    assert case.known == {}
+
+
+def test_a_new_incumbent_that_was_in_no_final_makes_it_race_again() -> None:
+    raced = measured(finals=[10.0] * 30, BLOCK=64)
+    screened = measured(BLOCK=128)
+    both = [raced.compiled, screened.compiled]
+    known: dict[Config, Outcome] = {config(BLOCK=64): raced, config(BLOCK=128): screened}
+
+    def stage(incumbent: Config | None) -> str:
+        return resumed(
+            both, known, done="finals", default=config(BLOCK=64), incumbent=incumbent
+        ).done
+
+    assert (stage(None), stage(config(BLOCK=128))) == ("finals", "")
+
+
+def test_the_winner_has_samples_of_the_confirmation(undisturbed: tuple[bytes, str]) -> None:
+    lines = [json.loads(line) for line in undisturbed[0].splitlines()]
+
+    confirmed = [line for line in lines if "confirm" in line]
+    stages = Counter(line["done"] for line in lines if "done" in line)
+    assert stages == {"finals": 3, "confirm": 3}
+    assert 6 <= len(confirmed) <= 15
+
+
+def test_what_was_never_recorded_is_said_to_be() -> None:
+    device = Device([])
+
+    answer = device.verify(compiled(BLOCK=64))
+
+    assert isinstance(answer, Rejected)
+    assert answer.reason.value == "not in the record"
+
+
+def test_a_second_name_takes_other_samples() -> None:
+    recorded = Measured(compiled=compiled(BLOCK=64), samples_us=(1.0, 2.0, 3.0, 4.0))
+
+    one, other = Device([recorded]).sample([recorded.compiled] * 2, 3, 1)
+
+    assert (one, other) == ((2.0, 3.0, 4.0), (4.0, 1.0, 2.0))

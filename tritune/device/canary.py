@@ -1,0 +1,54 @@
+"""device.canary: fixed work on a GPU -> how long it took, and under which clock.
+
+Runs in the worker that owns the GPU. `guards` says what it means.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from tritune.device.bench import Bench
+from tritune.device.guards import Canary
+
+SIDE = 4096
+"""Of the square matrices that warm-up and canary multiply."""
+CANARIES = 20
+CLOCK_CYCLES = 1_000_000
+"""What the idle kernel of a canary takes: half a millisecond, so its clock is known to 0.1 %."""
+
+
+def warm_up(bench: Bench, seconds: float) -> None:
+    """Real work until the clocks are where a sweep will hold them; else the first looks fast."""
+    import torch
+
+    generator = torch.Generator(device=bench.device).manual_seed(1)
+    options = {"device": bench.device, "dtype": torch.float16}
+    a = torch.randn(SIDE, SIDE, generator=generator, **options)
+    # Kept, so that a problem that fills the memory leaves room for a canary.
+    bench.canary = (a, torch.empty(SIDE, SIDE, **options))
+    until = time.perf_counter() + seconds
+    while time.perf_counter() < until:
+        for _ in range(CANARIES):
+            torch.mm(a, a, out=bench.canary[1])
+        torch.cuda.synchronize()
+
+
+def canary(bench: Bench) -> Canary:
+    """A fixed piece of work, timed, and the clock it had: what an idle kernel says of it."""
+    import torch
+
+    a, out = bench.canary
+    events = [torch.cuda.Event(enable_timing=True) for _ in range(4)]
+    torch.mm(a, a, out=out)
+    events[0].record()
+    torch.cuda._sleep(CLOCK_CYCLES)  # noqa: SLF001  # the only idle kernel
+    events[1].record()
+    events[2].record()
+    for _ in range(CANARIES):
+        torch.mm(a, a, out=out)
+    events[3].record()
+    torch.cuda.synchronize()
+    idle_us, us = (events[i].elapsed_time(events[i + 1]) * 1e3 for i in (0, 2))
+    mhz = CLOCK_CYCLES / idle_us if torch.version.cuda else 0.0
+    return Canary(us=us / CANARIES, mhz=mhz, pid=os.getpid())

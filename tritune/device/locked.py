@@ -1,0 +1,142 @@
+"""device.locked: a problem and what is locked for it -> what today's code makes of it, with no GPU.
+
+Runs in a worker. One worker looks at every kernel and target in turn, because what it costs to
+look at an entry (20 to 200 ms) is little beside starting a process and importing Triton.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tritune.device import lowering
+from tritune.load import Loaded, describe_all, load, load_all
+from tritune.model import (
+    Candidate,
+    Config,
+    KernelInfo,
+    Launches,
+    Lowered,
+    Problem,
+    Rejected,
+    Target,
+)
+
+Reference = tuple[str | None, str | None]
+"""A kernel and a problem, as a sweep file names them."""
+
+TRIES = 8
+"""Configs that an op is run under until one says what its problem's key is."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Seen:
+    """What today's code makes of one problem on one target."""
+
+    key: str = ""
+    """What it is looked up by; empty where the op launches nothing, or where `unknown` says why."""
+    ir: str = ""
+    """Digest of the TTIR of what is locked for it."""
+    broken: str = ""
+    """Why what is locked cannot be compiled any more."""
+    unknown: str = ""
+    """Why nothing can be said of it here."""
+
+
+@dataclass
+class Desk:
+    """What a checking worker keeps: one lowering session a backend, and the kernels it loaded."""
+
+    cache: str
+    sessions: dict[str, lowering.Session] = field(default_factory=dict)
+    loaded: dict[Reference, Loaded] = field(default_factory=dict)
+
+
+def open_desk(cache: str) -> Desk:
+    """*cache* is a folder that is empty: what is compiled already is not lowered again."""
+    return Desk(cache=cache)
+
+
+def describe(_: Desk, kernel: str | None, problem: str | None) -> tuple[str, list[KernelInfo]]:
+    """Triton's version here, and the kernels of a sweep file."""
+    import triton
+
+    return triton.__version__, list(describe_all(load_all(kernel, problem)))
+
+
+def look(
+    desk: Desk,
+    reference: Reference,
+    target: Target,
+    problem: Problem,
+    configs: Sequence[Config],
+    locked: Mapping[str, Config],
+) -> Seen:
+    """Find the key of *problem* under one of *configs*; lower what is locked under that key."""
+    session = _session(desk, reference, target)
+    key, unknown = _key(session, problem, configs)
+    if unknown or key not in locked:
+        return Seen(key=key, unknown=unknown)
+    kernel = session.loaded.kernel
+    if why := kernel.refusal(locked[key]):
+        return Seen(key=key, broken=why)
+    candidate = Candidate(kernel=kernel.name, problem=problem, config=locked[key])
+    match lowering.lower(session, candidate):
+        case Lowered(ir=ir):
+            return Seen(key=key, ir=ir)
+        case Rejected(detail=detail):
+            return Seen(key=key, broken=detail)
+
+
+def _key(session: lowering.Session, problem: Problem, configs: Sequence[Config]) -> tuple[str, str]:
+    why = ""
+    for config in configs[:TRIES]:
+        [found] = lowering.facts(session, problem, [config])[1]
+        if isinstance(found, Launches):
+            return found.key, ""
+        why = why or found.detail
+    return "", why
+
+
+def _session(desk: Desk, reference: Reference, target: Target) -> lowering.Session:
+    import triton
+
+    backend = target.backend
+    if reference not in desk.loaded:
+        desk.loaded[reference] = load(*reference)
+    if backend not in desk.sessions:
+        desk.sessions[backend] = lowering.open_session(*reference, target, desk.cache)
+        _stop_after_ttir(desk.sessions[backend])
+    session = desk.sessions[backend]
+    loaded = desk.loaded[reference]
+    if session.target != target or session.loaded != loaded:
+        session.target, session.loaded = target, loaded
+        triton.runtime.driver.set_active(lowering.StandIn(lowering.gpu_target(target)))
+        for step in _steps(loaded.kernel):
+            # It holds the target that a kernel was last compiled for.
+            getattr(step, "device_caches", {}).clear()
+    return session
+
+
+def _stop_after_ttir(session: lowering.Session) -> None:
+    """The digest is of the TTIR; what comes after it would be half of the time."""
+    from triton.compiler.compiler import make_backend
+
+    backend = type(make_backend(lowering.gpu_target(session.target)))
+    add_stages = backend.add_stages
+
+    def add(self: Any, stages: dict[str, Any], options: Any, *rest: Any) -> None:
+        add_stages(self, stages, options, *rest)
+        stages["ttgir"] = stop
+
+    def stop(*_: object) -> None:
+        raise lowering.Stopped("", session.ir[-1], "")
+
+    backend.add_stages = add
+
+
+def _steps(kernel: Any) -> Iterator[Any]:
+    while kernel is not None:
+        yield kernel
+        kernel = getattr(kernel, "fn", None)

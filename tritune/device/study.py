@@ -1,0 +1,144 @@
+"""device.study: an op on a problem -> what it writes, by comparison.
+
+Nothing that a kernel declares is trusted: every tensor of every launch is compared with itself
+from before. What is found decides what is put back before a sample, and who shares an output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tritune.device.bench import Bench, guarded, names, run_once, synchronize
+from tritune.launches import Captured
+from tritune.model import Candidate, Config, Rejected
+
+
+def study(bench: Bench, candidate: Candidate) -> Rejected | str:
+    """Find out what the op writes, by comparison: nothing that a kernel declares is trusted.
+
+    What there is to say of it, in a line; mostly nothing.
+    """
+    return guarded(candidate, lambda: _study(bench, candidate.config))
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """One tensor that a launch changed, with its content before."""
+
+    launch: int
+    place: int | str
+    name: str
+    tensor: Any
+    content: Any
+
+
+def _study(bench: Bench, config: Config) -> str:
+    before: list[tuple[Captured, list[tuple[int | str, Any, Any]]]] = []
+    with watching(before):
+        _, captured = run_once(bench, config)
+    written = [
+        _Written(number, place, _name(one, place), tensor, content)
+        for number, (one, found) in enumerate(before)
+        for place, tensor, content in found
+        if not same_bits(tensor, content)
+    ]
+    results = [one.tensor.clone() for one in written]
+    bench.adds_to = _changed_again(bench, captured, written)
+    bench.repeatable = not bench.adds_to and not any(map(_declares, captured))
+    bench.pristine = [(one.tensor, one.content) for one in written]
+    _, again = run_once(bench, config)
+    # What the second run has in its hands too is the problem's own; the rest is made by the op.
+    old = {tensor.data_ptr() for one in again for _, tensor in _tensors(one)}
+    bench.pristine = [(t, content) for t, content in bench.pristine if t.data_ptr() in old]
+    bench.outputs = {
+        one.place: one.tensor
+        for one in written
+        if one.tensor.data_ptr() not in old and isinstance(one.place, int)
+    }
+    bench.unsteady = _unsteady(again, written, results)
+    if not bench.unsteady:
+        return ""
+    return (
+        f"two launches on identical inputs differ in {names(bench.unsteady)}, "
+        "so no digest of its bits is kept"
+    )
+
+
+def _name(one: Captured, place: int | str) -> str:
+    return place if isinstance(place, str) else str(one.kernel.arg_names[place])
+
+
+def _declares(one: Captured) -> bool:
+    """Whether its author says that a launch cannot be repeated as it is."""
+    named = ("reset_to_zero", "restore_value")
+    return any(getattr(one.kernel, name, ()) for name in named)
+
+
+def _unsteady(
+    again: Sequence[Captured], written: Sequence[_Written], results: Sequence[Any]
+) -> tuple[str, ...]:
+    """Arguments that a second run on the same inputs left with other bits."""
+    now = {
+        (number, place): tensor
+        for number, one in enumerate(again)
+        for place, tensor in _tensors(one)
+    }
+    differ = [
+        one.name
+        for one, result in zip(written, results, strict=True)
+        if (other := now.get((one.launch, one.place))) is not None
+        and other.shape == result.shape
+        and not same_bits(other, result)
+    ]
+    return tuple(dict.fromkeys(differ))
+
+
+def watching(before: list[Any]) -> Any:
+    """A context in which every launch first notes the content of its tensors in *before*."""
+    from unittest import mock
+
+    launch = Captured.launch
+
+    def noted(self: Captured) -> None:
+        before.append((self, [(place, t, t.clone()) for place, t in _tensors(self)]))
+        launch(self)
+
+    return mock.patch.object(Captured, "launch", noted)
+
+
+def _tensors(one: Captured) -> list[tuple[int | str, Any]]:
+    """The tensors of a launch with their places, each storage once."""
+    import torch
+
+    seen: set[int] = set()
+    found: list[tuple[int | str, Any]] = []
+    places: list[tuple[int | str, Any]] = [*enumerate(one.args), *one.kwargs.items()]
+    for place, arg in places:
+        tensor = getattr(arg, "base", arg)
+        if isinstance(tensor, torch.Tensor) and tensor.data_ptr() not in seen:
+            seen.add(tensor.data_ptr())
+            found.append((place, tensor))
+    return found
+
+
+def same_bits(a: Any, b: Any) -> bool:
+    import torch
+
+    if a.numel() == 0:
+        return True
+    a, b = (t.contiguous().reshape(-1).view(torch.uint8) for t in (a, b))
+    return bool(torch.equal(a, b))
+
+
+def _changed_again(
+    bench: Bench, captured: Sequence[Captured], written: Sequence[_Written]
+) -> tuple[str, ...]:
+    """Arguments that a launch over its own results changes: it accumulates, or keeps a state."""
+    after = [one.tensor.clone() for one in written]
+    for one in captured:
+        one.launch()
+    synchronize(bench)
+    pairs = zip(written, after, strict=True)
+    return tuple(dict.fromkeys(one.name for one, a in pairs if not same_bits(one.tensor, a)))

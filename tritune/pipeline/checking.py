@@ -1,0 +1,214 @@
+"""pipeline.checking: sweep files -> Findings about their lockfiles, with no GPU; writes nothing."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from tritune import space, spec
+from tritune.check import DUE, Finding, Status
+from tritune.compile import Found
+from tritune.device import targets
+from tritune.errors import TrituneError
+from tritune.model import Lock, LockedKey, Report, Sweep, Target
+from tritune.pipeline.conclude import report
+from tritune.pipeline.job import Job
+from tritune.pipeline.looking import Asked, Lockfile, described, desks, look
+from tritune.workers import Pool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CheckOptions:
+    """What the command line says of a check."""
+
+    targets: tuple[str, ...] = ()
+    """Only these; all that the files name and the lockfiles hold, where none is given."""
+    lockfile: Path | None = None
+    whole: bool = False
+    """The files are all that the project has, so a kernel that none of them names is an orphan."""
+
+
+@dataclass(kw_only=True)
+class Checked:
+    """The findings, in the order of the files; and what kept some of it from being checked."""
+
+    findings: list[Finding] = field(default_factory=list)
+    faults: list[TrituneError] = field(default_factory=list)
+
+
+def check(paths: Sequence[Path], options: CheckOptions) -> Checked:
+    """Compare what the lockfiles of some sweep files say with today's code and files."""
+    for name in options.targets:
+        targets.find(name)
+    checked = Checked()
+    asked: list[Asked] = []
+    files: dict[Path, Lockfile] = {}
+    for some in _by_root(paths, checked.faults):
+        with desks() as pool:
+            for one in _asked(pool, some, files, options, checked.faults):
+                asked.append(one)
+                chips = {
+                    label: chip
+                    for label, chip in _chips(one.file.lock).items()
+                    if one.entries(label) and _is_wanted(chip, options)
+                }
+                checked.findings += look(pool, one, chips, checked.faults)
+                checked.findings += _targets_without_entries(one, chips, options)
+    checked.findings += _left_over(asked, checked, options)
+    return checked
+
+
+def due(jobs: Sequence[Job]) -> tuple[Job, ...]:
+    """The jobs with only those problems that a check calls stale, missing or unsettled."""
+    with desks() as pool:
+        version, _ = described(pool, jobs[0].sweep)
+        return tuple(_due(pool, job, version) for job in jobs)
+
+
+def _due(pool: Pool, job: Job, version: str) -> Job:
+    asked = Asked(sweep=job.sweep, info=job.info, file=Lockfile(job.lockfile), triton=version)
+    faults: list[TrituneError] = []
+    found = look(pool, asked, {_label(job, asked.file.lock): job.target}, faults)
+    if faults:
+        raise faults[0]
+    wanted = {finding.problem for finding in found if finding.status in DUE}
+    kept = tuple(problem for problem in job.sweep.problems if problem in wanted)
+    return replace(job, sweep=replace(job.sweep, problems=kept))
+
+
+def nothing_due(job: Job) -> Report:
+    """What a sweep of stale entries has to say where there are none."""
+    nothing = Found(work=(), launches=(), rejected=())
+    why = "no entry is stale, missing or unsettled"
+    return report(job, nothing, (), (), gpu_s=0.0, not_locked=why)
+
+
+def _label(job: Job, held: Lock) -> str:
+    """What a lockfile calls the device of a job; empty where it has none of its kind."""
+    identity = job.setting.identity
+    if identity is not None:
+        same = [one.name for one in held.devices if one.silicon() == identity.silicon()]
+    else:
+        same = [label for label, chip in _chips(held).items() if chip.name == job.target.name]
+    return same[0] if same else ""
+
+
+def _chips(held: Lock) -> dict[str, Target]:
+    """The devices that a lockfile knows, by label."""
+    return {device.name: targets.of_device(device) for device in held.devices}
+
+
+def _by_root(paths: Sequence[Path], faults: list[TrituneError]) -> list[list[Sweep]]:
+    """The sweeps by the folder that their modules are imported from.
+
+    A process that has imported one `ops` cannot import another.
+    """
+    by_root: dict[Path | None, list[Sweep]] = defaultdict(list)
+    for path in paths:
+        try:
+            sweep = spec.read_sweep(path)
+        except TrituneError as fault:
+            faults.append(fault)
+        else:
+            by_root[_root(sweep)].append(sweep)
+    return list(by_root.values())
+
+
+def _root(sweep: Sweep) -> Path | None:
+    module = Path((sweep.problem or sweep.kernel or "").rpartition(":")[0])
+    if module.suffix != ".py":  # a dotted name means the same everywhere
+        return None
+    folder = module.parent
+    while (folder / "__init__.py").is_file():
+        folder = folder.parent
+    return folder
+
+
+def _asked(
+    pool: Pool,
+    sweeps: Sequence[Sweep],
+    files: dict[Path, Lockfile],
+    options: CheckOptions,
+    faults: list[TrituneError],
+) -> Iterator[Asked]:
+    for sweep in sweeps:
+        try:
+            version, infos = described(pool, sweep)
+            for info in infos:
+                space.check_against(sweep, info)
+                at = options.lockfile or Path(info.lockfile)
+                files[at] = files.get(at) or Lockfile(at)
+                yield Asked(sweep=sweep, info=info, file=files[at], triton=version)
+        except TrituneError as fault:
+            faults.append(fault)
+
+
+def _is_wanted(chip: Target, options: CheckOptions) -> bool:
+    return not options.targets or any(_is_called(chip, name) for name in options.targets)
+
+
+def _is_called(chip: Target, name: str) -> bool:
+    """Whether a chip is what a sweep file or a command line calls *name*."""
+    if ":" in name:
+        return name.lower() == f"{chip.backend}:{chip.arch}"
+    return name.lower() == chip.name.lower()
+
+
+def _targets_without_entries(
+    asked: Asked, chips: dict[str, Target], options: CheckOptions
+) -> Iterator[Finding]:
+    """What the file says it ships on, and what was asked for, of which nothing is locked."""
+    named = options.targets or asked.sweep.targets
+    why = f"nothing is locked for any of its {len(asked.sweep.problems)} problems"
+    for name in named:
+        if not any(_is_called(chip, name) for chip in chips.values()):
+            yield asked.finding(Status.MISSING, why, "targets", name)
+    if not named and not chips:
+        yield asked.finding(Status.MISSING, why, "shapes", "")
+
+
+def _left_over(
+    asked: Sequence[Asked], checked: Checked, options: CheckOptions
+) -> Iterator[Finding]:
+    """Entries that nothing asks for."""
+    if checked.faults:  # what could not be read may ask for them
+        return
+    found = checked.findings
+    wanted = {(one.file, one.kernel, one.device, one.key) for one in found}
+    unsure = {(one.kernel, one.device) for one in found if not one.key and one.problem}
+    kernels = {one.info.name for one in asked}
+    for file in {id(one.file): one.file for one in asked}.values():
+        chips = _chips(file.lock)
+        for at, _ in file.lock.entries:
+            known = (file.shown, at.kernel, at.device, at.key) in wanted
+            if known or (at.kernel, at.device) in unsure:
+                continue
+            if at.device in chips and not _is_wanted(chips[at.device], options):
+                continue
+            if at.kernel in kernels or options.whole:
+                status, why = _unasked(at, kernels, chips)
+                yield _left(file, at, status, why)
+
+
+def _unasked(at: LockedKey, kernels: set[str], chips: dict[str, Target]) -> tuple[Status, str]:
+    if at.kernel not in kernels:
+        return Status.ORPHAN, "no sweep file tunes this kernel"
+    if at.device not in chips:
+        return Status.UNKNOWN, f'"devices" does not say what {at.device} is'
+    return Status.ORPHAN, "no shape asks for it"
+
+
+def _left(file: Lockfile, at: LockedKey, status: Status, why: str) -> Finding:
+    return Finding(
+        status=status,
+        why=why,
+        kernel=at.kernel,
+        device=at.device,
+        key=at.key,
+        sweep="",
+        problem=None,
+        file=file.shown,
+        line=file.line(at),
+    )

@@ -1,0 +1,160 @@
+"""pipeline.compiling: a sweep file -> what compiles for a target, on a machine with no GPU.
+
+The way of a sweep as far as binaries: nothing is verified, timed or locked.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tritune import bundle, grouping
+from tritune.compile import Found
+from tritune.device import lowering, occupancy, toolchain, wheel
+from tritune.errors import EnvironmentFaultError
+from tritune.model import Candidate, Compiled, Problem, Rejected, Step, Target
+from tritune.pipeline import overlap, prepare
+from tritune.pipeline.job import Job, Observer, SweepOptions, near, start
+from tritune.setting import Setting
+from tritune.workers import Done, Pool
+
+SERVED_LIMIT_S = 60.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Built:
+    """A binary of the report, and the share of an SM's threads that it can keep busy."""
+
+    compiled: Compiled
+    occupancy: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CompileReport:
+    """Everything that compiling one kernel has to say."""
+
+    sweep: str
+    kernel: str
+    target: Target
+    steps: tuple[Step, ...]
+    built: tuple[Built, ...]
+    rejected: tuple[Rejected, ...]
+    unsolved: tuple[Problem, ...]
+    """Problems of which nothing compiles and fits."""
+    output: str = ""
+    wall_s: float = 0.0
+
+
+def compile_only(
+    path: Path, options: SweepOptions, observer: Observer, *, output: Path | None = None
+) -> tuple[CompileReport, ...]:
+    """Compile one file for a target, and put the binaries into *output*.
+
+    Raises:
+        TrituneError: the file, the kernel or this machine cannot be used.
+    """
+    jobs = start(path, options, observer, setting=lambda target: Setting(target=target))
+    return tuple(_compile(job, output) for job in jobs)
+
+
+def compilers(job: Job, size: int = 0) -> Pool:
+    """The processes that lower and compile, none of which touches a GPU."""
+    return Pool(
+        size or job.jobs,
+        lowering.open_session,
+        job.sweep.kernel,
+        job.sweep.problem,
+        job.target,
+        str(job.places.binaries),
+        log_folder=job.places.logs,
+    )
+
+
+def served(pool: Pool, logs: Path) -> bundle.Served:
+    """What binaries made here serve for."""
+    [(_, answer)] = pool.run(wheel.served, [()], SERVED_LIMIT_S)
+    if isinstance(answer, Done):
+        return answer.value
+    raise EnvironmentFaultError(f"Triton does not say what it is: {answer}", hint=f"see {logs}")
+
+
+def adopt(job: Job, folder: Path) -> None:
+    """Take the binaries of *folder* into this machine's compile cache."""
+    with job.step("taking the compiled binaries", None) as said, compilers(job, 1) as pool:
+        count = bundle.adopt(
+            folder,
+            served(pool, job.places.logs),
+            job.info.name,
+            job.info.source,
+            job.places.binaries,
+        )
+        said.append(f"{count:,} binaries of {near(folder.absolute())} serve here")
+
+
+def _compile(job: Job, output: Path | None) -> CompileReport:
+    toolchain.check(job.target, launches=False)
+    candidates, illegal = prepare.plan(job)
+    default = job.info.default
+
+    def lead(candidate: Candidate) -> bool:
+        return candidate.config == default
+
+    with compilers(job) as pool:
+        found = prepare.find_launches(job, pool, candidates)
+        groups, oversize = prepare.group(job, pool, found, lead)
+
+        def merge(made: Sequence[Compiled]) -> tuple[Compiled, ...]:
+            return grouping.merge(made, groups, work=found.by_problem, lead=lead)
+
+        made, failed = overlap.compile_all(job, pool, groups, merge, lead=lead, every_key=True)
+        if output is not None:
+            _write(job, pool, output)
+    rejected = (*illegal, *found.rejected, *oversize, *failed)
+    return _report(job, found, made, rejected, output)
+
+
+def _write(job: Job, pool: Pool, output: Path) -> None:
+    with job.step("writing the binaries", None) as said:
+        try:
+            output.mkdir(parents=True, exist_ok=True)
+            count = bundle.write(
+                output,
+                served(pool, job.places.logs),
+                job.info.name,
+                job.info.source,
+                job.places.binaries,
+            )
+        except OSError as error:
+            raise EnvironmentFaultError(
+                f"cannot be written ({error.strerror})", where=str(output)
+            ) from error
+        said.append(f"{count:,} binaries are in {near(output.absolute())}")
+
+
+def _report(
+    job: Job,
+    found: Found,
+    made: tuple[Compiled, ...],
+    rejected: tuple[Rejected, ...],
+    output: Path | None,
+) -> CompileReport:
+    solved = {one.candidate.problem for one in made}
+    empty = {p for p in job.sweep.problems if p not in solved} - _idle(found)
+    return CompileReport(
+        sweep=job.sweep.path,
+        kernel=job.info.name,
+        target=job.target,
+        steps=tuple(job.steps),
+        built=tuple(Built(compiled=one, occupancy=occupancy.of(one, job.target)) for one in made),
+        rejected=rejected,
+        unsolved=tuple(problem for problem in job.sweep.problems if problem in empty),
+        output="" if output is None else str(output),
+        wall_s=time.monotonic() - job.started,
+    )
+
+
+def _idle(found: Found) -> set[Problem]:
+    """Problems whose op launches nothing: there is nothing to compile."""
+    return {one.candidate.problem for one in found.launches if not one.grids}

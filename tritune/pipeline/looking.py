@@ -1,0 +1,168 @@
+"""pipeline.looking: a kernel, its sweep file, its lockfile -> Findings, by workers with no GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from tritune import jsonplaces, lock
+from tritune.check import Finding, Status, Today, judge
+from tritune.device import locked
+from tritune.errors import TrituneError
+from tritune.model import Entry, KernelInfo, LockedKey, Problem, Sweep, Target
+from tritune.pipeline.job import LOAD_LIMIT_S, near
+from tritune.pipeline.searched import Searched
+from tritune.workers import Answer, Done, Pool, Raised, default_jobs
+
+LOOK_LIMIT_S = 60.0
+"""What one problem may take; 0.02 to 0.2 s are usual."""
+
+
+class Lockfile:
+    """A lockfile with the line of every entry."""
+
+    def __init__(self, path: Path) -> None:
+        self.shown = near(path.absolute())
+        self.lock = lock.read(path)
+        text = path.read_text(encoding="utf-8") if path.is_file() else ""
+        self._lines = {place.path: place.line for place in jsonplaces.places(text)} if text else {}
+
+    def line(self, at: LockedKey) -> int:
+        return self._lines.get(("kernels", at.kernel, at.device, at.key), 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """One kernel of one sweep file, and the lockfile that it reads."""
+
+    sweep: Sweep
+    info: KernelInfo
+    file: Lockfile
+    triton: str
+
+    @property
+    def reference(self) -> locked.Reference:
+        # A file that names only a problem tunes every kernel of it, each under its name.
+        return self.sweep.kernel or self.info.name, self.sweep.problem
+
+    def entries(self, label: str) -> dict[str, Entry]:
+        every, mine = self.file.lock.entries, (self.info.name, label)
+        return {at.key: entry for at, entry in every if (at.kernel, at.device) == mine}
+
+    def finding(self, status: Status, why: str, inside: str, device: str) -> Finding:
+        """What stands in no lockfile, at its place in the sweep file."""
+        file, line = place(self.sweep, inside)
+        return Finding(
+            status=status,
+            why=why,
+            kernel=self.info.name,
+            device=device,
+            key="",
+            sweep=near(Path(self.sweep.path).absolute()),
+            problem=None,
+            file=file,
+            line=line,
+        )
+
+
+def place(sweep: Sweep, inside: str) -> tuple[str, int]:
+    """The file and the line of a path inside a sweep file, as near as it is known."""
+    at = dict(sweep.lines).get(inside, "").rsplit(":", 2)
+    return near(Path(sweep.path).absolute()), int(at[1]) if len(at) == 3 else 1
+
+
+@contextmanager
+def desks() -> Iterator[Pool]:
+    """Workers that look at entries; all that they write is gone with them."""
+    with TemporaryDirectory(prefix="tritune-") as folder:
+        pool = Pool(
+            default_jobs(),
+            locked.open_desk,
+            str(Path(folder) / "cache"),
+            log_folder=Path(folder) / "logs",
+            env={"TRITON_INTERPRET": None},
+        )
+        with pool:
+            yield pool
+
+
+def described(pool: Pool, sweep: Sweep) -> tuple[str, list[KernelInfo]]:
+    """Triton's version here, and the kernels of a sweep file."""
+    [(_, answer)] = pool.run(locked.describe, [(sweep.kernel, sweep.problem)], LOAD_LIMIT_S)
+    match answer:
+        case Done(value):
+            return value
+        case Raised(error=TrituneError() as error):
+            raise error
+        case _:
+            what = sweep.kernel or sweep.problem
+            raise TrituneError(f"`{what}` cannot be loaded: {answer}", where=sweep.path)
+
+
+def look(
+    pool: Pool, asked: Asked, chips: Mapping[str, Target], faults: list[TrituneError]
+) -> list[Finding]:
+    """How every problem of a kernel stands on the devices with these labels."""
+    asks = [(label, problem) for label in chips for problem in asked.sweep.problems]
+    held = {label: asked.entries(label) for label in chips}
+    spaces = {label: Searched(asked.sweep, chip, asked.info) for label, chip in chips.items()}
+    tasks = [
+        (asked.reference, chips[label], problem, *_tried(asked, held[label]))
+        for label, problem in asks
+    ]
+    found: dict[int, Finding] = {}
+    for index, answer in pool.run(locked.look, tasks, LOOK_LIMIT_S):
+        if isinstance(answer, Raised) and answer.error is not None:
+            faults.append(answer.error)
+            continue
+        (label, problem), seen = asks[index], _seen(answer)
+        space = spaces[label].digest(problem)
+        if seen.key or seen.unknown:  # else the op launches nothing, so nothing is asked for
+            found[index] = _finding(asked, label, problem, seen, space)
+    return [found[index] for index in sorted(found)]
+
+
+def _tried(
+    asked: Asked, held: Mapping[str, Entry]
+) -> tuple[Sequence[object], Mapping[str, object]]:
+    configs = {key: entry.config for key, entry in held.items()}
+    return tuple(dict.fromkeys((asked.info.default, *configs.values()))), configs
+
+
+def _seen(answer: Answer[locked.Seen]) -> locked.Seen:
+    match answer:
+        case Done(value):
+            return value
+        case _:
+            return locked.Seen(unknown=str(answer).splitlines()[0][:200])
+
+
+def _finding(asked: Asked, label: str, problem: Problem, seen: locked.Seen, space: str) -> Finding:
+    at = LockedKey(kernel=asked.info.name, device=label, key=seen.key)
+    entry = asked.file.lock.entry(at.kernel, at.device, at.key)
+    today = Today(
+        triton=asked.triton,
+        source=asked.info.source,
+        space=space,
+        ir=seen.ir,
+        broken=seen.broken,
+        unknown=seen.unknown,
+    )
+    status, why = judge(entry, today)
+    file, line = asked.file.shown, asked.file.line(at)
+    if entry is None:
+        file, line = place(asked.sweep, "shapes")
+    return Finding(
+        status=status,
+        why=why,
+        kernel=at.kernel,
+        device=at.device,
+        key=at.key,
+        sweep=near(Path(asked.sweep.path).absolute()),
+        problem=problem,
+        file=file,
+        line=line,
+    )
