@@ -52,7 +52,7 @@ gpu: $(READY)            ## the contract tests on this machine's GPU
 	$(BIN)/python -m pytest -m gpu $(ARGS)
 
 bench: $(READY)          ## the benchmarks, one after the other
-	@set -e; for each in tests/benchmarks/*.py; do echo "$$each"; $(BIN)/python "$$each"; done
+	@set -e; for each in tests/benchmarks/bench_*.py; do echo "$$each"; $(BIN)/python "$$each"; done
 
 schema: $(READY)         ## write the JSON Schema of sweep files from the code
 	$(BIN)/python -m tritune.spec > $(VENV)/sweep.schema.json

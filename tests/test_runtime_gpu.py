@@ -9,7 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from tritune.device import cuda
+
 ROOT = Path(__file__).resolve().parent.parent
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not cuda.present(), reason="there is no GPU here"),
+]
 OPS = """\
 import torch, triton, triton.language as tl, tritune
 
@@ -56,7 +62,6 @@ def on_gpu(code: str, folder: Path) -> str:
     return done.stdout
 
 
-@pytest.mark.gpu
 def test_an_eager_launch_runs_the_locked_config(tmp_path):
     said = on_gpu(
         "assert torch.equal(ops.op(x), x + 1)\n"
@@ -70,7 +75,6 @@ def test_an_eager_launch_runs_the_locked_config(tmp_path):
     )
 
 
-@pytest.mark.gpu
 def test_a_launch_is_captured_in_a_graph(tmp_path):
     said = on_gpu(
         "ops.op(x)\n"
@@ -86,7 +90,6 @@ def test_a_launch_is_captured_in_a_graph(tmp_path):
     assert said == "5000.0 {'exact': 2}\n"
 
 
-@pytest.mark.gpu
 def test_torch_compile_takes_the_locked_config_with_no_graph_break(tmp_path):
     said = on_gpu(
         "compiled = torch.compile(ops.op, fullgraph=True, dynamic=False)\n"
