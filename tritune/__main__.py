@@ -5,11 +5,11 @@ import sys
 
 # `-m` puts the current folder first on the path, where a user's `numbers.py` would be found
 # before the standard library's. A checkout that runs itself is left alone.
-here = os.getcwd()
+here = os.getcwd()  # noqa: PTH109  # pathlib would import what may be the user's
 if sys.path[:1] == [here] and not __file__.startswith(here):
     del sys.path[0]
 
-from tritune.cli import main
+from tritune.cli import main  # noqa: E402
 
 if __name__ == "__main__":
     main()
