@@ -21,10 +21,11 @@ def make(function: Callable[..., Any], mutates: tuple[str, ...]) -> Callable[...
     name = re.sub(r"\W+", "_", f"{function.__module__}_{function.__qualname__}")
     custom = torch.library.custom_op(f"tritune::{name}", function, mutates_args=mutates)
 
-    @custom.register_fake
     def shapes(*args: Any, **named: Any) -> Any:
         with switches.tracing():
             return function(*args, **named)
+
+    custom.register_fake(shapes)
 
     @functools.wraps(function)
     def call(*args: Any, **named: Any) -> Any:
