@@ -190,15 +190,24 @@ def test_accumulation_is_right_however_often_it_was_run_before(ask: Ask) -> None
         assert answer.error < 1e-6
 
 
-def test_adding_to_what_was_never_set_is_wrong_and_names_the_argument(ask: Ask) -> None:
+def test_adding_to_what_was_never_set_is_wrong_and_said_to_be_that(ask: Ask) -> None:
     answer = ask(judged, 32, body=ADD, problem=FRESH)
 
     assert answer == Rejected(
         candidate=candidate(32),
         reason=Reason.WRONG,
-        detail="largest error inf in output 0 at [0], 0.016 allowed; a launch adds to `out`: is it "
-        "set before?",
+        detail="largest error inf in output 0 at [0], 0.016 allowed; a launch changes nothing: "
+        "does it add to what was never set?",
     )
+
+
+SET_TOO_OFTEN = "    return tritune.Problem(lambda: op(x, torch.ones(n)), reference=lambda: x)"
+
+
+def test_a_wrong_sum_names_the_argument_that_is_added_to(ask: Ask) -> None:
+    answer = ask(judged, 32, body=ADD, problem=SET_TOO_OFTEN)
+
+    assert answer.detail.endswith("; a launch adds to `out`: is it set before?")
 
 
 HALF = "    tl.store(out + at, value * 2, mask=(at < n) & (at < 2 * BLOCK))"

@@ -84,7 +84,8 @@ def test_every_option_of_a_sweep_reaches_the_pipeline(folder, monkeypatch):
     calls = sweeping(monkeypatch, lambda _: (report(),))
     given = (
         "--only 'M>1' --device 1 --target H200 --lockfile other.lock --dry-run --jobs 3 "
-        "--budget-compile 7.5 --journal journals --fresh --budget 60 --allow-noisy"
+        "--budget-compile 7.5 --journal journals --fresh --budget 60 --allow-noisy "
+        "--compile-limit 9.5 --compiled sweeps"
     )
 
     run("sweep", "sweeps/matmul.yaml", *given.replace("'", "").split())
@@ -101,6 +102,20 @@ def test_every_option_of_a_sweep_reaches_the_pipeline(folder, monkeypatch):
         fresh=True,
         budget_s=60.0,
         allow_noisy=True,
+        compile_limit_s=9.5,
+        compiled=Path("sweeps"),
+    )
+
+
+def test_a_sweep_of_what_is_stale_leaves_fresh_files_alone(folder, monkeypatch):
+    calls = sweeping(monkeypatch, lambda _: (report(),))
+    monkeypatch.setattr(pipeline, "not_fresh", lambda paths, options: paths[1:])
+
+    result = run("sweep", "--stale")
+
+    assert calls == [("sweeps/softmax.yaml", SweepOptions(stale=True))]
+    assert result.stderr.splitlines()[0] == (
+        "sweeps/matmul.yaml: no entry is stale, missing or unsettled"
     )
 
 

@@ -12,12 +12,14 @@ from types import SimpleNamespace
 import pytest
 
 from fakes import H200, KERNEL, PROBLEM, compiled, config
+from test_measure_sweep import PROBLEMS, Gpu, job
 from tritune import bundle, fulltext, grouping
 from tritune import compile as compiling
 from tritune.child import Died, Raised, TimedOut
 from tritune.errors import EnvironmentFaultError, SpecError
 from tritune.limit import Limit
 from tritune.model import Candidate, Launches, Lowered, Problem, Reason, Rejected, Work
+from tritune.pipeline import measuring, overlap
 from tritune.pipeline.overlap import Screening
 
 OTHER = Problem.of({"M": 1, "N": 4096, "K": 4096, "dtype": "float16"})
@@ -34,16 +36,16 @@ def test_a_limit_is_the_hard_one_until_enough_was_seen():
     before = limit()
     limit.answered(1.0)
 
-    assert (before, limit()) == (120.0, 10.0)
+    assert (before, limit()) == (120.0, 30.0)
 
 
 def test_a_limit_follows_what_nine_of_ten_compiles_took():
     limit = Limit(120.0)
 
-    for seconds in [1.0] * 15 + [3.0] * 10:
+    for seconds in [1.0] * 15 + [5.0] * 10:
         limit.answered(seconds)
 
-    assert limit() == 24.0
+    assert limit() == 40.0
 
 
 def test_a_limit_never_passes_the_hard_one():
@@ -60,7 +62,7 @@ def test_a_slow_machine_raises_its_own_limit_and_one_that_hangs_does_not():
     for _ in range(20):
         limit.answered(1.0)
 
-    assert limit([50.0] + [0.5] * 15) == 10.0
+    assert limit([50.0] + [0.5] * 15) == 30.0
     assert limit([50.0] * 16) == 400.0
 
 
@@ -417,3 +419,33 @@ def test_an_interrupted_sweep_gives_the_gpu_back_at_once():
         interrupted()
 
     assert device.closed
+
+
+def test_what_was_screened_while_compiling_is_not_screened_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(measuring, "CudaDevice", Gpu)
+    monkeypatch.setattr(Gpu, "opened", 0)
+    this = job(tmp_path)
+    made = [compiled(problem=PROBLEMS[0], BLOCK=block) for block in (1, 2, 3)]
+
+    with overlap.on_gpu(this, {}) as screening:
+        with screening:
+            screening.hand(made)
+            deadline = time.monotonic() + 10
+            while not screening.screened and time.monotonic() < deadline:
+                time.sleep(0.01)
+        ahead = [rounds for _, rounds in screening.device.windows]
+    outcomes, _ = measuring.from_gpu(this, made, (), {}, screening.device)
+
+    follow = [rounds for _, rounds in screening.device.windows[len(ahead) :]]
+    assert ahead == [2, 2]
+    assert min(follow) >= 5, "only finals are left"
+    assert (Gpu.opened, screening.seconds > 0) == (1, True)
+    assert [one.candidate for one in outcomes] == [one.candidate for one in made]
+
+
+@pytest.mark.parametrize("options", [{"fresh": True}, {"budget_s": 60.0}])
+def test_nothing_is_screened_ahead_where_it_would_not_count(tmp_path, monkeypatch, options):
+    monkeypatch.setattr(measuring, "CudaDevice", Gpu)
+
+    with overlap.on_gpu(job(tmp_path, **options), {}) as screening:
+        assert screening is None

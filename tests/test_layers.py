@@ -15,7 +15,10 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "tritune"
 
-STAGES = frozenset({"spec", "space", "plan", "compile", "measure", "verify", "choose", "lock"})
+STAGES = frozenset(
+    {"spec", "space", "plan", "compile", "measure", "verify", "choose", "lock"}
+    | {"check", "diff", "merge"}
+)
 COMPOSERS = ("pipeline", "cli")
 DRIVERS = (
     "device",

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tritune import lock
 from tritune.errors import LockError
 from tritune.lockrender import sort_entries
+from tritune.lookup import Asked, Lockfile, find
 from tritune.model import (
     Config,
     DeviceIdentity,
@@ -24,6 +25,8 @@ from tritune.model import (
     Problem,
     Winner,
 )
+from tritune.views.page import plain
+from tritune.views.tables import lock_table
 
 GOLDEN = (Path(__file__).parent / "data" / "lock_two_devices.lock").read_text(encoding="utf-8")
 RESTORE = "\nhint: restore it from git, or delete the file and sweep again"
@@ -192,6 +195,23 @@ def test_an_imported_entry_has_evidence_that_says_only_so():
     imported = parsed.entries[1][1].evidence
     assert (imported.unmeasured, imported.us, imported.ir, imported.triton) == (True, 0.0, "", "")
     assert lock.render(parsed) == text
+
+
+def test_an_imported_entry_is_served_and_shown_without_times(tmp_path):
+    text = GOLDEN.replace(
+        '{"us": 190.0, "noise": 0.002, "bits": "11aa22bb", "ir": "87b314e3", "triton": "3.6.0"}',
+        '{"unmeasured": true}',
+    )
+    path = tmp_path / "tritune.lock"
+    path.write_text(text, encoding="utf-8")
+    key = (("M", "1024"), ("K", "4096"), ("a", "f16"))
+    asked = Asked(kernel="ops:matmul", key=key, near=None, values={})
+
+    found = find(Lockfile(path), device(), asked, lambda _: "")
+
+    assert (found.kind, str(found.config)) == ("exact", "BLOCK_K=128 SPLIT_K=1 num_warps=8")
+    [row] = [row for row in plain(lock_table("x", lock.read(path))).splitlines() if "M=1024" in row]
+    assert row.split()[3:] == ["128", "1", "8", "-", "-", "-", "-", "±0.0", "%"]
 
 
 def test_what_was_measured_is_measured_with_all_of_its_evidence():

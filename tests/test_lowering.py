@@ -15,7 +15,7 @@ from tritune.device import lowering, targets
 from tritune.limit import Limit
 from tritune.model import Candidate, Compiled, Config, Problem, Reason, Rejected, Sweep
 from tritune.spec import read_sweep
-from tritune.workers import Done, Pool, Worker
+from tritune.workers import Done, Pool
 
 pytestmark = pytest.mark.lowering
 
@@ -33,20 +33,18 @@ import triton.language as tl
 import tritune
 
 
-@tritune.kernel(key=["n"], default={"BLOCK": 64, "num_warps": 4, "WIDE": False})
-@triton.heuristics({"WIDE": lambda named: named["n"] > 1 << 20})
+@tritune.kernel(key=["n"], default={"BLOCK": 64, "num_warps": 4})
+@triton.heuristics({"REAL": lambda named: min(named["BLOCK"], 128)})
 @triton.jit
-def fill(x, n, BLOCK: tl.constexpr, WIDE: tl.constexpr):
-    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    if WIDE:
-        at = at.to(tl.int64)
+def fill(x, n, BLOCK: tl.constexpr, REAL: tl.constexpr):
+    at = tl.program_id(0) * REAL + tl.arange(0, REAL)
     tl.store(x + at, 1.0, mask=at < n)
 
 
 @tritune.problem(fill)
 def fill_problem(n):
     x = torch.empty(n)
-    return tritune.Problem(lambda: fill[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](x, n))
+    return tritune.Problem(lambda: fill[lambda meta: (triton.cdiv(n, meta["REAL"]),)](x, n))
 """
 
 
@@ -222,18 +220,24 @@ def test_what_the_cache_holds_of_another_ttir_is_compiled_anew(matmul):
     assert answers == [True, False, True]
 
 
-def test_a_meta_parameter_that_a_heuristic_overwrites_makes_no_config_of_its_own(tmp_path):
-    module = tmp_path / "ops.py"
+def test_configs_whose_effective_meta_parameters_are_equal_are_one_group(tmp_path):
+    """A heuristic cuts BLOCK down to what the kernel really uses."""
+    module, sweep = tmp_path / "ops.py", tmp_path / "fill.yaml"
     module.write_text(HEURISTIC, encoding="utf-8")
-    with Worker(
-        lowering.open_session, f"{module}:fill", None, H200, str(tmp_path), log=tmp_path / "log"
-    ) as worker:
-        configs = [Config.of({"BLOCK": 64, "num_warps": 4, "WIDE": wide}) for wide in (True, False)]
-        answer = worker.call(lowering.facts, Problem.of({"n": 1000}), configs, timeout_s=60)
+    sweep.write_text(
+        "kernel: ops.py:fill\nspace: {BLOCK: [64, 128, 256, 512]}\nshapes: [{n: 1000}]\n",
+        encoding="utf-8",
+    )
+    configs = [Config.of({"BLOCK": 64 << i, "num_warps": 4}) for i in range(4)]
+    compilers = Compilers(read_sweep(sweep), "ops:fill", H200, tmp_path, size=1)
 
-    assert isinstance(answer, Done)
-    one, other = answer.value[1]
-    assert one.compile_class == other.compile_class
+    with compilers.pool:
+        groups, _ = compilers.groups(Problem.of({"n": 1000}), configs)
+
+    assert [[one["BLOCK"] for one in (g.candidate.config, *g.aliases)] for g in groups] == [
+        [64],
+        [128, 256, 512],
+    ]
 
 
 def test_an_amd_gpu_is_lowered_grouped_and_compiled_for(tmp_path):

@@ -160,7 +160,7 @@ def test_where_nothing_changed_nothing_is_measured_committed_or_proposed(runner)
     result = runner.run("lock")
 
     assert result.code == 0, result.output
-    assert "nothing locked: no entry is stale, missing or unsettled" in result.output
+    assert "sweeps/scale.yaml: no entry is stale, missing or unsettled" in result.output
     assert result.output.endswith("nothing to commit\n")
     assert runner.pull_request == []
     assert runner.git("status", "--porcelain") == ""

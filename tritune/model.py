@@ -303,6 +303,10 @@ class Compiled:
     """Other configs whose launches are these very launches."""
 
 
+VARIES = "varies"
+"""Stands for a digest of bits that are not the same twice."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Verified:
     """A candidate whose result is right: its largest relative error and a digest of its bits."""

@@ -22,6 +22,11 @@ BEAT = 0.01
 """Only by more than this does a challenger take the place of the incumbent or the default."""
 BEAT_NOISE = 1.5
 """And only by more than this many times the noise of the comparison: three standard errors."""
+SURE_NOISE = 2.0
+"""Rounds go on until it is more than this many times: who looks often is deceived more often.
+
+Of 200 simulated races of equals with 2 % noise 4 were called a gain without this.
+"""
 BEAT_FLOOR = 2.0
 """And only by more than this many times what one binary was from itself."""
 QUIET = 0.003
@@ -51,12 +56,16 @@ class Comparison:
 
     @property
     def is_beaten(self) -> bool:
-        return self.excess > max(BEAT, BEAT_NOISE * self.noise, BEAT_FLOOR * self.floor)
+        return self._is_beyond(BEAT_NOISE)
 
     @property
     def is_open(self) -> bool:
         """Whether more rounds may yet show that it is beaten."""
-        return self.noise > QUIET and not self.is_beaten and self.excess + self.noise > BEAT
+        is_decided = self._is_beyond(SURE_NOISE) or self.excess + self.noise <= BEAT
+        return self.noise > QUIET and not is_decided
+
+    def _is_beyond(self, noise: float) -> bool:
+        return self.excess > max(BEAT, noise * self.noise, BEAT_FLOOR * self.floor)
 
 
 def compare(ones: Sequence[float], others: Sequence[float], floor: float = 0.0) -> Comparison:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 
 from tritune import paired
 from tritune.device import Device
-from tritune.model import Compiled, Config, Measured, Outcome, Rejected, Timing
+from tritune.model import VARIES, Compiled, Config, Measured, Outcome, Rejected, Timing
 from tritune.screening import Screened, is_protected, sampled
 
 FINAL_BAND = 0.05
@@ -39,13 +39,11 @@ FAR = 0.05
 """The default and the incumbent stay until surely this far off: their place is what is at stake."""
 MORE = 16
 """Undecided finals go on up to this many times the rounds that were asked for..."""
-MORE_US = 600_000.0
+MORE_US = 300_000.0
 """...and up to this much time of the GPU, where that is more rounds than were asked for."""
 SAMPLE_US = 150.0
 """What a sample costs besides the kernel: the flush, and the head start of the host."""
 CONFIRM_ROUNDS = 15
-VARIES = "varies"
-"""Stands for a digest of bits that are not the same twice."""
 
 
 @dataclass(eq=False, slots=True)
@@ -107,8 +105,8 @@ def confirm(
     if not contenders or not timing.final_rounds:
         return tuple(contenders)
     protected = (default, incumbent or default)
-    rounds = min(CONFIRM_ROUNDS, timing.final_rounds)
-    race = _Race(device, None, rounds, progress)
+    race = _Race(device, None, timing.final_rounds, progress)
+    race.rounds = min(CONFIRM_ROUNDS, timing.final_rounds)
     race.floor = max(one.floor for one in contenders)
     race.first = 1000 + timing.screen_samples + timing.final_rounds
     race.run([_Entrant(one, is_protected(one.compiled, protected)) for one in contenders], 0)
@@ -150,7 +148,8 @@ class _Race:
         rounds: int,
         progress: Callable[[str], None],
     ) -> None:
-        self._device, self._twin, self._rounds = device, twin, rounds
+        self._device, self._twin = device, twin
+        self._asked = self.rounds = rounds
         self._progress = progress
         self._twin_us: tuple[float, ...] = ()
         self._gone: set[_Entrant] = set()
@@ -178,8 +177,8 @@ class _Race:
         rounds, field = 0, self._field()
         most = self._most(field)
         while field and rounds < most:
-            asked = rounds < self._rounds
-            block = min(BLOCK, self._rounds - rounds) if asked else min(3 * BLOCK, most - rounds)
+            asked = rounds < self.rounds
+            block = min(BLOCK, self.rounds - rounds) if asked else min(3 * BLOCK, most - rounds)
             self._block(field, block, self.first + rounds)
             rounds += block
             field = self._field()
@@ -188,7 +187,7 @@ class _Race:
                 settled = self._eliminate(field)
                 field = self._field()
                 self._progress(f"finals, {rounds} rounds, {len(field)} left{_leader(field)}")
-            if settled or (rounds >= self._rounds and not self._is_open(field)):
+            if settled or (rounds >= self.rounds and not self._is_open(field)):
                 break
 
     def left(self) -> list[_Entrant]:
@@ -205,7 +204,7 @@ class _Race:
 
     def _most(self, field: Sequence[_Entrant]) -> int:
         cost_us = sum(one.measured.median_us + SAMPLE_US for one in field) or 1.0
-        return max(self._rounds, min(MORE * self._rounds, int(MORE_US / cost_us)))
+        return max(self.rounds, min(MORE * self._asked, int(MORE_US / cost_us)))
 
     def _block(self, field: Sequence[_Entrant], rounds: int, first: int) -> None:
         window = [one.measured.compiled for one in field]

@@ -15,9 +15,9 @@ from tritune.cli.root import Commands, Root
 COMMANDS: Commands = {
     "sweep": "tritune.cli.sweep:sweep",
     "show": "tritune.cli.show:show",
-    "compile": "tritune.cli.compile:compile_",
     "check": "tritune.cli.check:check",
     "diff": "tritune.cli.diff:diff",
+    "compile": "tritune.cli.compile:compile_",
     "merge": "tritune.cli.merge:merge",
 }
 
@@ -30,7 +30,7 @@ def tritune() -> None:
     \b
     Exit codes:
       0    done
-      1    the answer is no: a problem has no valid config
+      1    the answer is no: a problem has no valid config, an entry is stale
       2    the input is wrong
       3    it could not be answered: no such GPU, driver, disk, or a crash of tritune
       130  interrupted; nothing finished is lost

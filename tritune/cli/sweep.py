@@ -80,8 +80,9 @@ def sweep(files: tuple[Path, ...], *, as_json: bool, **given: Any) -> int:
 
     reports: list[Report] = []
     faults: list[TrituneError] = []
-    for path in sweep_files(files):
-        found = _sweep(path, SweepOptions(**given), faults)
+    options = SweepOptions(**given)
+    for path in _due(sweep_files(files), options):
+        found = _sweep(path, options, faults)
         reports += found
         if found and not as_json:
             _show(found)
@@ -92,6 +93,19 @@ def sweep(files: tuple[Path, ...], *, as_json: bool, **given: Any) -> int:
     if faults:
         raise faults[0] if len(faults) == 1 else ManyMistakesError(faults)
     return NO if any(report.unsolved for report in reports) else 0
+
+
+def _due(paths: tuple[Path, ...], options: SweepOptions) -> tuple[Path, ...]:
+    """All of the files, or with `--stale` only those that are not fresh."""
+    from tritune import pipeline
+
+    if not options.stale:
+        return paths
+    due = pipeline.not_fresh(paths, options)
+    for path in paths:
+        if path not in due:
+            click.echo(f"{path}: no entry is stale, missing or unsettled", err=True)
+    return due
 
 
 def _sweep(path: Path, options: SweepOptions, faults: list[TrituneError]) -> tuple[Report, ...]:

@@ -18,6 +18,7 @@ from tritune.errors import EnvironmentFaultError, TrituneError
 from tritune.launches import Captured
 from tritune.load import Loaded, load
 from tritune.model import (
+    VARIES,
     Candidate,
     Config,
     DeviceIdentity,
@@ -29,9 +30,6 @@ from tritune.model import (
 )
 
 T = TypeVar("T")
-
-UNSTEADY = "varies"
-"""Stands for a digest of bits that are not the same twice."""
 
 
 @dataclass
@@ -60,6 +58,8 @@ class Bench:
     judged: bool = False
     """Whether the reference and the default's own error are known."""
     repeatable: bool = True
+    writes: bool = True
+    """Whether a launch leaves anything other than it was."""
     adds_to: tuple[str, ...] = ()
     """Arguments that a launch over its own results changes again."""
     unsteady: tuple[str, ...] = ()
@@ -116,8 +116,11 @@ def _check(bench: Bench, candidate: Candidate) -> Verified | Rejected:
         detail = verify.complaint(found, limit)
         if bench.adds_to:
             detail += f"; a launch adds to {names(bench.adds_to)}: is it set before?"
+        elif not bench.writes:
+            # What is added to the NaN of a poisoned output stays that NaN.
+            detail += "; a launch changes nothing: does it add to what was never set?"
         return Rejected(candidate=candidate, reason=Reason.WRONG, detail=detail)
-    bits = UNSTEADY if bench.unsteady else verify.digest(outputs)
+    bits = VARIES if bench.unsteady else verify.digest(outputs)
     return Verified(candidate=candidate, error=found.error, bits=bits)
 
 
@@ -168,6 +171,7 @@ def close_problem(bench: Bench) -> None:
     put_back(bench)
     bench.problem, bench.made, bench.references, bench.default_error = None, None, (), None
     bench.judged, bench.repeatable, bench.adds_to, bench.unsteady = False, True, (), ()
+    bench.writes = True
     bench.pristine.clear()
     bench.outputs.clear()
     bench.prepared.clear()
@@ -205,8 +209,9 @@ def uuid(_: Bench) -> str:
     """The GPU as NVML names it; empty where torch does not tell."""
     import torch
 
-    found = getattr(torch.cuda.get_device_properties(torch.cuda.current_device()), "uuid", "")
-    return f"GPU-{found}" if found else ""
+    properties = torch.cuda.get_device_properties(torch.cuda.current_device())
+    found = str(getattr(properties, "uuid", ""))
+    return f"GPU-{found}" if found and "GPU-" not in found else found
 
 
 STICKY = (

@@ -37,6 +37,8 @@ OPEN_LIMIT_S = 120.0
 CALL_LIMIT_S = 20.0
 """One checked run, or a window of samples besides what its kernels are known to take: a kernel
 that spins is cut off when this is over."""
+STUDY_LIMIT_S = 60.0
+"""The first runs of a problem: an op may compile what it calls besides."""
 SLACK = 3.0
 """A window may take so many times what the checked runs of its candidates took."""
 WARM_UP_S = 0.4
@@ -194,7 +196,7 @@ class CudaDevice:
         problem = candidate.problem
         default = replace(candidate, config=self._default)
         guinea = candidate if problem in self._broken else default
-        said = self._ask(guinea, study.study, limit_s=CALL_LIMIT_S)
+        said = self._ask(guinea, study.study, limit_s=STUDY_LIMIT_S)
         if isinstance(said, Rejected):
             if guinea == default:
                 self._broken[problem] = said

@@ -45,6 +45,7 @@ def _study(bench: Bench, config: Config) -> str:
         if not same_bits(tensor, content)
     ]
     results = [one.tensor.clone() for one in written]
+    bench.writes = bool(written)
     bench.adds_to = _changed_again(bench, captured, written)
     bench.repeatable = not bench.adds_to and not any(map(_declares, captured))
     bench.pristine = [(one.tensor, one.content) for one in written]

@@ -19,7 +19,7 @@ from tritune.device import toolchain
 from tritune.device.cuda import CudaDevice
 from tritune.model import Candidate, Compiled, Outcome, Problem, Rejected, Report
 from tritune.pipeline import conclude, measuring, overlap, prepare
-from tritune.pipeline.checking import CheckOptions, check, due, nothing_due
+from tritune.pipeline.checking import CheckOptions, check, due, not_fresh, nothing_due
 from tritune.pipeline.compiling import CompileReport, adopt, compile_only, compilers
 from tritune.pipeline.job import Job, Observer, SweepOptions, start
 from tritune.pipeline.questions import device, rejected, space_counts
@@ -32,6 +32,7 @@ __all__ = [
     "check",
     "compile_only",
     "device",
+    "not_fresh",
     "rejected",
     "run",
     "space_counts",

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from tritune import space, spec
 from tritune.check import DUE, Finding, Status
@@ -14,8 +15,9 @@ from tritune.device import targets
 from tritune.errors import TrituneError
 from tritune.model import Lock, LockedKey, Report, Sweep, Target
 from tritune.pipeline.conclude import report
-from tritune.pipeline.job import Job
+from tritune.pipeline.job import Job, SweepOptions
 from tritune.pipeline.looking import Asked, Lockfile, described, desks, look
+from tritune.setting import Setting, find
 from tritune.workers import Pool
 
 
@@ -60,6 +62,38 @@ def check(paths: Sequence[Path], options: CheckOptions) -> Checked:
     return checked
 
 
+def not_fresh(paths: Sequence[Path], options: SweepOptions) -> tuple[Path, ...]:
+    """The files with something due on the device of a sweep, or with a mistake for it to tell.
+
+    All of them are looked at by the same few processes: one file after the other, a project of
+    six would take three times as long, and on most days there is nothing to do.
+    """
+    fresh: dict[str, bool] = {}
+    faults: list[TrituneError] = []
+    files: dict[Path, Lockfile] = {}
+    place: Setting | None = None
+    for some in _by_root(paths, faults):
+        with desks() as pool:
+            here = CheckOptions(lockfile=options.lockfile)
+            for one in _asked(pool, some, files, here, faults):
+                try:
+                    # A GPU is the same one for every file, and asking it takes seconds.
+                    place = place if place and place.index is not None else _place(one, options)
+                    found = look(pool, one, _chip(place, one.file.lock), faults)
+                    is_fresh = not any(finding.status in DUE for finding in found)
+                except TrituneError as fault:
+                    faults.append(fault)
+                    is_fresh = False
+                fresh[one.sweep.path] = fresh.get(one.sweep.path, True) and is_fresh
+    return tuple(path for path in paths if faults or not fresh.get(str(path), False))
+
+
+def _place(asked: Asked, options: SweepOptions) -> Setting:
+    with TemporaryDirectory(prefix="tritune-") as folder:
+        log = Path(folder) / "device.log"
+        return find(asked.sweep, device=options.device, target=options.target, log=log)
+
+
 def due(jobs: Sequence[Job]) -> tuple[Job, ...]:
     """The jobs with only those problems that a check calls stale, missing or unsettled."""
     with desks() as pool:
@@ -70,7 +104,7 @@ def due(jobs: Sequence[Job]) -> tuple[Job, ...]:
 def _due(pool: Pool, job: Job, version: str) -> Job:
     asked = Asked(sweep=job.sweep, info=job.info, file=Lockfile(job.lockfile), triton=version)
     faults: list[TrituneError] = []
-    found = look(pool, asked, {_label(job, asked.file.lock): job.target}, faults)
+    found = look(pool, asked, _chip(job.setting, asked.file.lock), faults)
     if faults:
         raise faults[0]
     wanted = {finding.problem for finding in found if finding.status in DUE}
@@ -85,14 +119,14 @@ def nothing_due(job: Job) -> Report:
     return report(job, nothing, (), (), gpu_s=0.0, not_locked=why)
 
 
-def _label(job: Job, held: Lock) -> str:
-    """What a lockfile calls the device of a job; empty where it has none of its kind."""
-    identity = job.setting.identity
-    if identity is not None:
-        same = [one.name for one in held.devices if one.silicon() == identity.silicon()]
+def _chip(place: Setting, held: Lock) -> dict[str, Target]:
+    """The device of a sweep, by what a lockfile calls it: nothing, where it has none such."""
+    if place.identity is not None:
+        silicon = place.identity.silicon()
+        same = [one.name for one in held.devices if one.silicon() == silicon]
     else:
-        same = [label for label, chip in _chips(held).items() if chip.name == job.target.name]
-    return same[0] if same else ""
+        same = [label for label, chip in _chips(held).items() if chip.name == place.target.name]
+    return {same[0] if same else "": place.target}
 
 
 def _chips(held: Lock) -> dict[str, Target]:

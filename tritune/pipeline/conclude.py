@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from tritune import choose, lock
 from tritune.compile import Found
+from tritune.device import targets
 from tritune.journal import Journal
 from tritune.model import (
     Config,
@@ -17,6 +18,7 @@ from tritune.model import (
     Measured,
     Outcome,
     Problem,
+    Rejected,
     Report,
     Winner,
 )
@@ -54,7 +56,8 @@ def from_record(job: Job, found: Found) -> tuple[tuple[Outcome, ...], str]:
         )
         triton = tritons[-1] if tritons else ""
         known = known_outcomes(job, journal, triton)
-        outcomes = tuple(one for one in known.values() if _names(one) & planned)
+        finished = _finished(job, journal, triton)
+        outcomes = tuple(one for one in known.values() if _names(one) & planned and finished(one))
         covered = set().union(*(_names(one) for one in outcomes)) if outcomes else set()
         missing = len(planned - covered)
         said.append(
@@ -63,6 +66,21 @@ def from_record(job: Job, found: Found) -> tuple[tuple[Outcome, ...], str]:
             + (f", {missing:,} missing" if missing else "")
         )
     return outcomes, triton
+
+
+def _finished(job: Job, journal: Journal, triton: str) -> Callable[[Outcome], bool]:
+    """Whether an outcome decides: not one of a problem that a sweep was interrupted in."""
+    done = journal.done(
+        job.info.name,
+        source=job.info.source,
+        device=job.setting.identity or targets.identity(job.target),
+        protocol=job.sweep.timing.protocol(),
+        triton=triton,
+    )
+    # A journal that was not made by a sweep says of no problem that it is done.
+    return lambda outcome: (
+        not done or isinstance(outcome, Rejected) or outcome.candidate.problem in done
+    )
 
 
 def _names(outcome: Outcome) -> set[tuple[Problem, Config]]:

@@ -104,10 +104,12 @@ class Screening(Generic[D]):
 def on_gpu(job: Job, locked: Mapping[str, Entry]) -> Iterator[Screening[CudaDevice] | None]:
     """Screening on the GPU of a job, whose device stays open; None where there is none.
 
-    What the journal knows is not screened again. Measured anew whatever it knows (`--fresh`), a
-    sweep would not look there for what is learnt here, so then nothing is.
+    What the journal knows is not screened again. A sweep that measures anew whatever it knows
+    (`--fresh`) would not look there for what is learnt here, and a budget of GPU time begins with
+    the measuring: with either, nothing is screened ahead.
     """
-    if job.setting.index is None or job.options.fresh:
+    options = job.options
+    if job.setting.index is None or options.fresh or options.budget_s is not None:
         yield None
         return
     path = places.journal_path(job.places.journals, Path(job.sweep.path), job.target.name)

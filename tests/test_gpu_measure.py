@@ -1,0 +1,94 @@
+"""Sweeps on a GPU of kernels whose faults and differences are planted, so the outcome is known."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import planted
+
+ROOT = Path(__file__).resolve().parent.parent
+pytestmark = pytest.mark.gpu
+
+
+def sweep(folder: Path, *options: str, cache: str = "cache") -> tuple[dict[str, Any], str]:
+    """The report of a sweep of `ops.py` by `sweep.yaml`, and what it said besides."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tritune", "sweep", "sweep.yaml", "--json", *options],
+        cwd=folder,
+        env=os.environ | {"TRITUNE_CACHE_DIR": str(folder / cache), "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    [report] = json.loads(done.stdout)["reports"]
+    return report, done.stderr
+
+
+def written(folder: Path, ops: str, text: str) -> Path:
+    (folder / "ops.py").write_text(ops, encoding="utf-8")
+    (folder / "sweep.yaml").write_text(text, encoding="utf-8")
+    return folder
+
+
+def test_every_planted_mistake_is_rejected_for_what_it_is(tmp_path: Path) -> None:
+    folder = written(tmp_path, planted.MISTAKES, planted.MISTAKES_SWEEP)
+
+    report, _ = sweep(folder)
+
+    reasons = {
+        (one["config"]["BLOCK"], one["config"]["MODE"]): one.get("reason")
+        for one in report["outcomes"]
+    }
+    assert reasons == {
+        (64, 0): None,
+        (1024, 0): None,
+        (64, 1): "crashes at launch",
+        (64, 2): "never returns",
+        (64, 3): "wrong result",
+        (64, 4): "wrong result",
+        (64, 5): "wrong result",
+    }
+    assert [one["config"]["MODE"] for one in report["winners"]] == [0, 0]
+    [measuring] = [step["text"] for step in report["steps"] if step["name"] == "measuring"]
+    assert "4 restarts of the measuring process, which cost " in measuring
+
+
+def test_two_percent_more_work_is_found(tmp_path: Path) -> None:
+    folder = written(tmp_path, planted.EXTRA % 20, planted.EXTRA_SWEEP % 20)
+
+    report, _ = sweep(folder)
+
+    [winner] = report["winners"]
+    assert winner["config"]["EXTRA"] == 0
+    assert 0.015 < winner["evidence"]["margin"] < 0.025
+
+
+def test_a_third_of_a_percent_is_a_tie(tmp_path: Path) -> None:
+    folder = written(tmp_path, planted.EXTRA % 3, planted.EXTRA_SWEEP % 3)
+
+    report, _ = sweep(folder)
+
+    [winner] = report["winners"]
+    assert (winner["config"]["EXTRA"], winner["ties"]) == (3, 1)
+
+
+def test_a_second_sweep_measures_nothing_and_changes_no_byte(tmp_path: Path) -> None:
+    folder = written(tmp_path, planted.EXTRA % 20, planted.EXTRA_SWEEP % 20)
+    sweep(folder)
+    before = (folder / "tritune.lock").read_bytes()
+
+    report, _ = sweep(folder)
+    anew, _ = sweep(folder, "--fresh")
+
+    assert (folder / "tritune.lock").read_bytes() == before
+    assert [one["change"] for one in (*report["winners"], *anew["winners"])] == ["kept"] * 2
+    steps = {step["name"]: step["text"] for step in report["steps"]}
+    assert steps["measuring"] == "all 2 distinct candidates are in the journal already"
