@@ -180,7 +180,8 @@ def outcome_of(
             out_of_memory = ", as when memory runs out" if number == SIGKILL else ""
             reason, detail = Reason.CRASH, f"{answer}{out_of_memory}"
         case Raised(type_name=kind, message=message):
-            reason = Reason.REGISTERS if REGISTERS.search(f"{message}\n{_full(answer)}") else Reason.COMPILE
+            registers = REGISTERS.search(f"{message}\n{_full(answer)}")
+            reason = Reason.REGISTERS if registers else Reason.COMPILE
             # Ours has chosen the line already.
             line = message if kind == "CompilerError" else f"{kind}: {message}"
             detail = (line.splitlines() or [""])[0][:200]

@@ -2,9 +2,10 @@
 
 A hard ceiling, and below it a limit that learns: 8 times what nine of ten compiles took on this
 machine in this run, never under 30 s (of an unaligned matmul most binaries take 0.3 to 2 s here,
-and the largest tiles, which are sound, 11 and 26 s: under 10 s they were lost). Compiles still under way count with what they have taken
-so far, and those cut off with their limit, so a machine that is slow, or slow because it
-compiles 16 at once, raises its own limit; one config that hangs among many does not.
+and the largest tiles, which are sound, 11 and 26 s: under 10 s they were lost). Compiles still
+under way count with what they have taken so far, and those cut off with their limit, so a machine
+that is slow, or slow because it compiles 16 at once, raises its own limit; one config that hangs
+among many does not.
 """
 
 from __future__ import annotations

@@ -12,11 +12,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-CANARY = 0.03
-"""A canary this much slower, relative, is disturbed."""
+CANARY = 0.25
+"""A canary this much slower, relative, is disturbed: a busy neighbour takes whole time slices."""
 CANARY_FLOOR = 3.0
 """Or this many times what one binary is from itself."""
-EASED = 0.1
+EASED = 0.25
 """A canary this much faster than the first: then the first was disturbed."""
 CLOCK = 0.6
 """So much of the first clock is left under a power cap; less is a GPU that something slows."""
