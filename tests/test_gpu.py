@@ -242,7 +242,7 @@ class Swept:
 
 def sweep(folder: Path, *words: str) -> Swept:
     done = python(folder, "-m", "tritune", "sweep", *words, "--json", "--jobs", "4")
-    assert "Traceback" not in done.stderr
+    assert "Traceback" not in done.stderr, done.stderr[-3000:]
     assert done.stdout, done.stderr
     reports = json.loads(done.stdout)["reports"]
     return Swept(done.returncode, {Path(r["sweep"]).stem: r for r in reports}, done.stderr)

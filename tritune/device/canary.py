@@ -13,9 +13,10 @@ from tritune.device.guards import Canary
 
 SIDE = 4096
 """Of the square matrices that the warm-up multiplies."""
-ELEMENTS = 1 << 22
-"""Of the fp32 tensors that a canary adds: both fit the L2 cache, and the chip stays cool."""
-CANARIES = 400
+ELEMENTS = 1 << 26
+"""Of the fp32 tensors that a canary adds: 256 MB each, so that one addition outlasts by far what
+a busy host needs to enqueue the next, and the chip stays cool."""
+CANARIES = 40
 """Additions of one canary: a few milliseconds, longer than a time slice of another process."""
 CLOCK_CYCLES = 1_000_000
 """What the idle kernel of a canary takes: half a millisecond, so its clock is known to 0.1 %."""
@@ -41,9 +42,10 @@ def warm_up(bench: Bench, seconds: float) -> None:
 def canary(bench: Bench) -> Canary:
     """A fixed piece of work, timed, and the clock it had: what an idle kernel says of it.
 
-    Light on purpose: a matrix product as the work read 14 % slow after the sweep's own products
-    had warmed an H200 with no one else on it, because a power cap lowers the clock of heavy work
-    only, which the idle kernel does not see.
+    Light on purpose, and in large pieces: on an H200 with no one else on it a matrix product
+    read 14 % slow after the sweep's own products had warmed it (a power cap lowers the clock of
+    heavy work only, which the idle kernel does not see), and additions of 8 microseconds read
+    42 % slow while the host was busy.
     """
     import torch
 

@@ -1,8 +1,7 @@
 """device.guards: the state of a GPU before and after a piece of work -> whether it was disturbed.
 
-Two witnesses. A canary, a fixed piece of work that takes a fixed number of cycles: a power cap
-that lowers the clock (normal for an H200 under load) changes none of that, another process or a
-slower memory does. And NVML, where it is there: who else is on the GPU, and why its clock is low.
+Two witnesses. A canary, a fixed piece of work bound by memory: a power cap that lowers the clock
+(normal for an H200 under load) changes little of it, another process does. And NVML, where it is there: who else is on the GPU, and why its clock is low.
 """
 
 from __future__ import annotations
@@ -12,11 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-CANARY = 0.25
+CANARY = 0.4
 """A canary this much slower, relative, is disturbed: a busy neighbour takes whole time slices."""
 CANARY_FLOOR = 3.0
 """Or this many times what one binary is from itself."""
-EASED = 0.25
+EASED = 0.4
 """A canary this much faster than the first: then the first was disturbed."""
 CLOCK = 0.6
 """So much of the first clock is left under a power cap; less is a GPU that something slows."""
@@ -39,11 +38,6 @@ class Canary:
     """0 where the clock cannot be told."""
     pid: int = 0
     """The process that did it."""
-
-    @property
-    def cost(self) -> float:
-        """What the work takes, in cycles where the clock is known."""
-        return self.us * (self.mhz or 1.0)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -190,10 +184,8 @@ class Guard:
 
 
 def slower(first: Canary, now: Canary) -> float:
-    """How much more the fixed work costs than at first, relative; not below 0."""
-    if not first.mhz or not now.mhz:
-        return max(0.0, now.us / first.us - 1)
-    return max(0.0, now.cost / first.cost - 1)
+    """How much longer the fixed work takes than at first, relative; not below 0."""
+    return max(0.0, now.us / first.us - 1)
 
 
 def disturbance(first: State, before: State, after: State, floor: float = 0.0) -> str:
