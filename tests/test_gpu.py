@@ -208,7 +208,8 @@ told(copying.copy_kernel)
 
 def environment(folder: Path) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
-    path = os.pathsep.join(map(str, (ROOT, ROOT / "tests", folder)))
+    theirs = os.environ.get("PYTHONPATH", "")
+    path = os.pathsep.join(map(str, (ROOT, ROOT / "tests", folder, theirs)))
     return {**kept, "PYTHONPATH": path, "TRITUNE_CACHE_DIR": str(folder / "cache")}
 
 

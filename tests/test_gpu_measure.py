@@ -22,7 +22,11 @@ def sweep(folder: Path, *options: str, cache: str = "cache") -> tuple[dict[str, 
     done = subprocess.run(
         [sys.executable, "-m", "tritune", "sweep", "sweep.yaml", "--json", *options],
         cwd=folder,
-        env=os.environ | {"TRITUNE_CACHE_DIR": str(folder / cache), "PYTHONPATH": str(ROOT)},
+        env=os.environ
+        | {
+            "TRITUNE_CACHE_DIR": str(folder / cache),
+            "PYTHONPATH": os.pathsep.join((str(ROOT), os.environ.get("PYTHONPATH", ""))),
+        },
         capture_output=True,
         text=True,
         check=False,

@@ -56,7 +56,10 @@ def on_gpu(code: str, folder: Path) -> str:
         text=True,
         check=False,
         cwd=folder,
-        env={**env, "PYTHONPATH": os.pathsep.join((str(ROOT), str(folder)))},
+        env={
+            **env,
+            "PYTHONPATH": os.pathsep.join((str(ROOT), str(folder), env.get("PYTHONPATH", ""))),
+        },
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
