@@ -190,6 +190,14 @@ def test_accumulation_is_right_however_often_it_was_run_before(ask: Ask) -> None
         assert answer.error < 1e-6
 
 
+def test_an_op_in_place_is_compared_with_a_reference_made_from_its_input_as_it_was(
+    ask: Ask,
+) -> None:
+    in_place = "    return tritune.Problem(lambda: op(x, x), reference=lambda: x.double() * 2)"
+
+    assert isinstance(ask(judged, 32, problem=in_place), Verified)
+
+
 def test_adding_to_what_was_never_set_is_wrong_and_said_to_be_that(ask: Ask) -> None:
     answer = ask(judged, 32, body=ADD, problem=FRESH)
 

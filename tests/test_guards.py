@@ -287,7 +287,7 @@ def test_allowed_noise_is_told_and_stands_in_the_outcomes() -> None:
         "M=1: measured on a disturbed GPU: its fixed test work takes 60% longer than at the start"
     ]
     assert written.stages == []
-    assert {outcome.floor for outcome in one.outcomes if isinstance(outcome, Measured)} == {0.2}
+    assert {outcome.floor for outcome in one.outcomes if isinstance(outcome, Measured)} == {0.6}
 
 
 def test_a_budget_leaves_the_later_problems_as_they_are() -> None:

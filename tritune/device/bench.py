@@ -185,12 +185,18 @@ def judge(bench: Bench, candidate: Candidate, default: Candidate | None) -> Reje
     With no *default*, as it cannot run, the others are judged by the type's tolerance.
     """
 
+    def _kept(reference: Any) -> Any:
+        own = {tensor.data_ptr() for tensor, _ in bench.pristine}
+        return reference.clone() if reference.data_ptr() in own else reference
+
     def attempt() -> None:
         import torch
 
         if bench.made.reference is not None:
+            # The study ran the op, and an op in place changed what the reference is made from.
+            put_back(bench)
             with torch.device(bench.device):
-                bench.references = verify.tensors(bench.made.reference())
+                bench.references = tuple(map(_kept, verify.tensors(bench.made.reference())))
         if default is not None:
             outputs, _ = run_once(bench, default.config)
             if bench.made.reference is None:

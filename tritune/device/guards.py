@@ -1,7 +1,8 @@
 """device.guards: the state of a GPU before and after a piece of work -> whether it was disturbed.
 
 Two witnesses. A canary, a fixed piece of work bound by memory: a power cap that lowers the clock
-(normal for an H200 under load) changes little of it, another process does. And NVML, where it is there: who else is on the GPU, and why its clock is low.
+(normal for an H200 under load) changes little of it, another process does. And NVML, where it is
+there: who else is on the GPU, and why its clock is low.
 """
 
 from __future__ import annotations
