@@ -119,7 +119,8 @@ def changed(old: str, new: str) -> str:
 
 MISTAKES = """\
 error: passes.py:16: the op passes BLOCK=128 itself, and the sweep tunes BLOCK
-  hint: leave BLOCK out of the launch, or out of `space:` and `default=`
+  hint: leave BLOCK out of the launch, or out of `space:` and `default=` \
+(passes.yaml:3:9: space.BLOCK)
 error: typo.yaml:3:9: space.BLOK: `BLOK` is not a parameter of `k`
   hint: did you mean `BLOCK`? it has BLOCK, SHIFT, num_warps
 error: no_such_key.py:7: key names `m`, which is not an argument of `k`

@@ -40,7 +40,7 @@ from tutorial_kernels import MATMUL_CONFIGS
 
 import tritune
 
-AUTOTUNE_UNTIL_S = 170.0
+AUTOTUNE_UNTIL_S = 400.0
 """No autotuning begins after so many seconds of the benchmark."""
 LARGEST_ERROR = 0.03
 """Of a result, relative to the largest value of torch's: more, and a time means nothing."""

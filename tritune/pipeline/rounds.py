@@ -169,7 +169,8 @@ class Rounds:
                 best = min(best, outcome.median_us)
             config = outcome.candidate.config
             if config not in case.written:
-                self.advance(f"{case.problem}: best so far {best:.1f} µs")
+                so_far = f"best so far {best:.1f} µs" if best < float("inf") else "none right yet"
+                self.advance(f"{case.problem}: {so_far}")
             self.write([outcome], "")
             case.written[config] = outcome
 
