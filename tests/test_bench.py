@@ -6,14 +6,16 @@ Triton's interpreter stands for the GPU, in a child process; nothing here is tim
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
 from tritune.device import bench as benches
 from tritune.device import sampling, study
-from tritune.device.bench import Bench
+from tritune.device.bench import Bench, Prepared
 from tritune.load import Loaded, load
 from tritune.model import Candidate, Config, Problem, Reason, Rejected, Verified
 from tritune.workers import Done, Worker
@@ -318,3 +320,37 @@ def test_each_round_has_an_order_of_its_own() -> None:
         (1, 0, 2),
         (0, 1, 2),
     ]
+
+
+def crowded(bench: Bench) -> tuple[Any, Any]:
+    """Two windows on a GPU that holds one prepared candidate, then on one that holds none."""
+    import torch
+
+    def prepare(bench: Bench, config: Config, room: int) -> Prepared:
+        if len(bench.prepared) >= room:
+            raise torch.OutOfMemoryError("no room")
+        return Prepared(run=lambda: None, ahead_us=1.0)
+
+    def sampled(room: int) -> Any:
+        with (
+            mock.patch.object(sampling, "_kernel_only", partial(prepare, room=room)),
+            mock.patch.object(sampling, "_time", return_value=(Event(), Event())),
+        ):
+            sampling.sample(bench, [candidate(16)], 1, 0)
+            return sampling.sample(bench, [candidate(32)], 1, 0)
+
+    assert benches.open_problem(bench, candidate()) is None
+    return sampled(1), sampled(0)
+
+
+class Event:
+    """A moment on the GPU."""
+
+    def elapsed_time(self, _: Event) -> float:
+        return 0.002
+
+
+def test_where_memory_is_short_the_candidates_of_earlier_windows_make_room(ask: Ask) -> None:
+    out = Rejected(candidate=candidate(32), reason=Reason.MEMORY, detail="no room")
+
+    assert ask(crowded) == (((2.0,),), (out,))

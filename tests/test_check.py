@@ -339,7 +339,7 @@ def test_a_kernel_module_that_cannot_be_imported_is_exit_2_with_its_line(project
 
     result = run("check")
 
-    assert (result.exit_code, result.stdout) == (2, "0 checked: nothing is asked for\n")
+    assert (result.exit_code, result.stdout) == (2, "0 checked: nothing that could be\n")
     assert result.stderr.startswith(f"error: {project.folder}/ops.py:8: ValueError: 1\n")
 
 

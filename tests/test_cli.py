@@ -25,7 +25,7 @@ from test_views import (
     winner,
 )
 from tritune import lock, pipeline
-from tritune.cli import COMMANDS, filters, project, tritune
+from tritune.cli import filters, project, tritune
 from tritune.errors import EnvironmentFaultError, ManyMistakesError, SpecError
 from tritune.model import Reason
 from tritune.pipeline import SweepOptions
@@ -453,13 +453,6 @@ def test_an_ascii_terminal_gets_question_marks_and_no_crash(tmp_path):
 
     assert (result.returncode, result.stderr) == (0, "")
     assert "2.88?" in result.stdout
-
-
-def test_every_command_has_help():
-    for name in COMMANDS:
-        command = tritune.get_command(click.Context(tritune), name)
-        assert command is not None
-        assert command.help
 
 
 def test_winners_are_what_the_exit_code_is_about(folder, monkeypatch):

@@ -284,6 +284,18 @@ def test_a_c_compiler_is_needed_to_launch_and_not_to_compile(monkeypatch, tmp_pa
         toolchain.check(A100, launches=True)
 
 
+def test_a_c_compiler_that_cc_names_has_to_be_there(monkeypatch):
+    monkeypatch.setenv("CC", "/nonexistent")
+
+    with pytest.raises(EnvironmentFaultError) as caught:
+        toolchain.check(A100, launches=True)
+
+    assert str(caught.value) == (
+        "no C compiler: CC is /nonexistent, which is no program\n"
+        "hint: Triton builds the launcher of a kernel with one: correct CC, or unset it"
+    )
+
+
 def test_where_nothing_compiles_by_the_kernels_own_fault_the_answer_is_no(project):
     text = KERNEL.replace("+ H.GAIN", "+ undefined_name")
     (project.folder / "ops.py").write_text(text, encoding="utf-8")

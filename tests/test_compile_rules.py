@@ -1,26 +1,21 @@
-"""What compiling decides without a compiler: limits, groups, order, logs, folders, overlap."""
+"""What compiling decides without a compiler: limits, groups, order, logs, folders."""
 
 from __future__ import annotations
 
 import json
 import math
-import threading
-import time
+import shutil
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 
 from fakes import H200, KERNEL, PROBLEM, compiled, config
-from test_measure_sweep import PROBLEMS, Gpu, job
 from tritune import bundle, fulltext, grouping
 from tritune import compile as compiling
 from tritune.child import Died, Raised, TimedOut
-from tritune.errors import EnvironmentFaultError, SpecError
+from tritune.errors import SpecError
 from tritune.limit import Limit
 from tritune.model import Candidate, Launches, Lowered, Problem, Reason, Rejected, Work
-from tritune.pipeline import measuring, overlap
-from tritune.pipeline.overlap import Screening
 
 OTHER = Problem.of({"M": 1, "N": 4096, "K": 4096, "dtype": "float16"})
 
@@ -337,115 +332,36 @@ def test_every_field_that_differs_is_named(tmp_path):
     )
 
 
-# Overlap
+AGAIN = "\nhint: copy the whole folder again, or make it again: `tritune compile FILE --output DIR`"
 
 
-class Closable(SimpleNamespace):
-    """A device of which only the end matters."""
+def test_a_folder_that_lost_its_binaries_says_so(tmp_path):
+    made, out = cache(tmp_path / "made", "a"), tmp_path / "out"
+    bundle.write(out, SERVED, "ops:add", "5ec2", made)
+    shutil.rmtree(out / "5ec2")
 
-    closed = False
+    with pytest.raises(SpecError) as caught:
+        bundle.adopt(out, SERVED, "ops:add", "5ec2", tmp_path / "here")
 
-    def close(self):
-        self.closed = True
-
-
-def test_a_problem_is_screened_while_others_compile():
-    seen = []
-    arrived = threading.Event()
-
-    def screen(these, stop):
-        seen.append(these)
-        arrived.set()
-
-    with Screening(screen, Closable()) as screening:
-        screening.hand([compiled()])
-        assert arrived.wait(10)
-        screening.hand([])
-
-    assert seen == [(compiled(),)]
+    assert str(caught.value) == (
+        f"{out / '5ec2'}: the folder of `ops:add` that its manifest.json names is gone{AGAIN}"
+    )
 
 
-def test_screening_ends_with_the_compiles_and_leaves_the_rest_to_what_follows():
-    begun = threading.Event()
-    device = Closable()
+@pytest.mark.parametrize(
+    ("manifest", "field"),
+    [
+        ({"format": 1}, "served"),
+        ({"format": 1, "served": {"target": "cuda:90"}}, "kernels"),
+        ({"format": 1, "served": {"target": "cuda:90"}, "kernels": ["ops:add"]}, "kernels"),
+        ({"format": 1, "served": {"target": 90}, "kernels": {}}, "served"),
+    ],
+)
+def test_a_manifest_that_lacks_a_field_says_which(tmp_path, manifest, field):
+    path = tmp_path / "manifest.json"
+    path.write_text(json.dumps(manifest), encoding="utf-8")
 
-    def screen(these, stop):
-        begun.set()
-        while True:
-            time.sleep(0.01)
-            stop()
+    with pytest.raises(SpecError) as caught:
+        bundle.adopt(tmp_path, SERVED, "ops:add", "5ec2", tmp_path / "here")
 
-    with Screening(screen, device) as screening:
-        screening.hand([compiled()])
-        screening.hand([compiled(problem=OTHER)])
-        assert begun.wait(10)
-
-    assert dict(screening.screened) == {}
-    assert not device.closed
-
-
-def test_what_is_raised_while_screening_reaches_the_user():
-    begun = threading.Event()
-
-    def screen(these, stop):
-        begun.set()
-        raise EnvironmentFaultError("the GPU does not answer")
-
-    def compiling_meanwhile():
-        with Screening(screen, Closable()) as screening:
-            screening.hand([compiled()])
-            begun.wait(10)
-
-    with pytest.raises(EnvironmentFaultError, match="the GPU does not answer"):
-        compiling_meanwhile()
-
-
-def test_an_interrupted_sweep_gives_the_gpu_back_at_once():
-    device, begun = Closable(), threading.Event()
-
-    def screen(these, stop):
-        begun.set()
-        while not device.closed:
-            time.sleep(0.01)
-        raise OSError("its connection is gone")
-
-    def interrupted():
-        with Screening(screen, device) as screening:
-            screening.hand([compiled()])
-            begun.wait(10)
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        interrupted()
-
-    assert device.closed
-
-
-def test_what_was_screened_while_compiling_is_not_screened_again(tmp_path, monkeypatch):
-    monkeypatch.setattr(measuring, "CudaDevice", Gpu)
-    monkeypatch.setattr(Gpu, "opened", 0)
-    this = job(tmp_path)
-    made = [compiled(problem=PROBLEMS[0], BLOCK=block) for block in (1, 2, 3)]
-
-    with overlap.on_gpu(this, {}) as screening:
-        with screening:
-            screening.hand(made)
-            deadline = time.monotonic() + 10
-            while not screening.screened and time.monotonic() < deadline:
-                time.sleep(0.01)
-        ahead = [rounds for _, rounds in screening.device.windows]
-    outcomes, _ = measuring.from_gpu(this, made, (), {}, screening.device)
-
-    follow = [rounds for _, rounds in screening.device.windows[len(ahead) :]]
-    assert ahead == [2, 2]
-    assert min(follow) >= 5, "only finals are left"
-    assert (Gpu.opened, screening.seconds > 0) == (1, True)
-    assert [one.candidate for one in outcomes] == [one.candidate for one in made]
-
-
-@pytest.mark.parametrize("options", [{"fresh": True}, {"budget_s": 60.0}])
-def test_nothing_is_screened_ahead_where_it_would_not_count(tmp_path, monkeypatch, options):
-    monkeypatch.setattr(measuring, "CudaDevice", Gpu)
-
-    with overlap.on_gpu(job(tmp_path, **options), {}) as screening:
-        assert screening is None
+    assert str(caught.value) == f"{path}: has no `{field}` of names and texts{AGAIN}"

@@ -297,7 +297,7 @@ def record(path: Path, best: Iterable[tuple[str, int]]) -> None:
             us = 10.0 if {*best} <= {*config.values} else 20.0
             journal.record(
                 told(info, problem, config, us),
-                source=info.source,
+                source=f"{info.source}.{info.problem_source}",
                 device=H200,
                 protocol=made.timing.protocol(),
                 triton="3.6.0",

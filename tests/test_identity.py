@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tritune.identity import source_digest
+from tritune.identity import problem_digest, source_digest
 
 HELPERS = """
 import triton
@@ -158,3 +158,82 @@ def test_a_change_in_another_module_changes_the_digest(tmp_path: Path, old: str,
     assert old in HELPERS
 
     assert digest(tmp_path, helpers=HELPERS.replace(old, new)) != KNOWN
+
+
+PROBLEM = """
+import functools
+import triton
+
+RATE = 2
+TABLE = {len: 1}
+
+@triton.jit
+def kernel(x):
+    x + 1
+
+@functools.cache
+def scale(n):
+    return n * RATE
+
+class Norm:
+    @classmethod
+    def apply(cls, x):
+        return kernel[(1,)](x)
+
+class Model:
+    def forward(self, x):
+        return x - 1
+
+model = Model()
+half = functools.partial(scale, 2)
+
+def problem(n):
+    return (lambda: Norm.apply(scale(n) + half()), lambda: model.forward(n), TABLE)
+"""
+
+
+def problem_of(folder: Path, text: str = PROBLEM) -> str:
+    name = f"problems{next(_numbers)}"
+    path = folder / f"{name}.py"
+    path.write_text(text)
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(sys.modules[name])
+    return problem_digest(sys.modules[name].problem)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("RATE = 2", "RATE = 3"),
+        ("x + 1", "x + 2"),
+        ("n * RATE", "n + RATE"),
+        ("kernel[(1,)](x)", "kernel[(2,)](x)"),
+        ("return x - 1", "return x - 2"),
+        ("partial(scale, 2)", "partial(min, 2)"),
+        ("scale(n) + half()", "scale(n)"),
+        ("TABLE = {len: 1}", "TABLE = {len: 2}"),
+    ],
+)
+def test_a_change_of_what_a_problem_runs_changes_its_digest(tmp_path: Path, old: str, new: str):
+    assert old in PROBLEM
+
+    assert problem_of(tmp_path, PROBLEM.replace(old, new)) != problem_of(tmp_path)
+
+
+def test_the_digest_of_a_problem_is_the_same_in_every_process(tmp_path: Path):
+    (tmp_path / "ops.py").write_text(PROBLEM)
+    code = "import ops, tritune.identity as i; print(i.problem_digest(ops.problem))"
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    said = {
+        subprocess.check_output(
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONPATH": path, "PYTHONHASHSEED": seed},
+            text=True,
+        )
+        for seed in ("1", "2")
+    }
+
+    assert said == {f"{problem_of(tmp_path)}\n"}

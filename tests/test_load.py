@@ -92,6 +92,7 @@ def test_a_kernel_is_described_in_plain_data(child: Worker, tmp_path: Path):
         problem_line=10,
         problem_params=(("n", False), ("dtype", True)),
         source=found.source,
+        problem_source=found.problem_source,
     )
 
 

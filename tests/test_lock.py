@@ -166,6 +166,28 @@ def test_constraints_for_near_are_written_per_kernel_and_replaced_by_the_next_sw
     assert (first.near, second.near) == ((("ops:matmul", ("BLOCK <= M",)),), ())
 
 
+def test_constraints_that_another_device_was_swept_under_stay():
+    h100, h200 = device("H100"), device("H200", bus_bits=6016, memory_mhz=3201)
+    strict = {"ops:matmul": ["BLOCK <= M", "M >= 16"]}
+    first = lock.merge_winners(Lock(), h100, [winner()], strict)
+
+    both = lock.merge_winners(first, h200, [winner()], {"ops:matmul": ["M >= 16", "M < 99"]})
+    again = lock.merge_winners(both, h100, [winner(change="kept")], strict)
+
+    assert both.near == (("ops:matmul", ("BLOCK <= M", "M >= 16", "M < 99")),)
+    assert again == both
+
+
+def test_the_committed_lockfile_is_the_same_after_a_sweep_that_changes_nothing():
+    path = Path(__file__).parent.parent / "kernels" / "tritune.lock"
+    before = lock.read(path)
+    near = {name: list(texts) for name, texts in before.near}
+
+    after = lock.merge_winners(before, before.devices[0], [], near)
+
+    assert lock.render(after) == path.read_text(encoding="utf-8")
+
+
 def test_a_kept_incumbent_takes_on_the_source_and_the_space_of_today_and_is_settled():
     old = winner(source="000000000001", space="00000001", unsettled=True)
     before = Lock(devices=(device(),), entries=((at_of(old), entry_of(old)),))
@@ -240,7 +262,8 @@ def test_what_was_measured_is_measured_with_all_of_its_evidence():
             GOLDEN.replace('  "ops:matmul": {\n', '<<<<<<< ours\n  "ops:matmul": {\n'),
             (
                 "tritune.lock:11: has the markers of an unfinished merge\n"
-                "hint: take one side (`git checkout --ours` or `--theirs`) and sweep again"
+                "hint: `tritune merge --install`, then `git checkout --merge` this file; or take "
+                "one side (`git checkout --ours` or `--theirs`), and `tritune sweep --stale`"
             ),
         ),
         (

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from fakes import H200_IDENTITY, KERNEL, PROBLEM, TRITON, compiled, config
+from tritune.device import answers
 from tritune.device.cuda import CALL_LIMIT_S, CudaDevice
 from tritune.errors import KernelError
 from tritune.model import Candidate, Compiled, Config, Problem, Reason, Rejected, Timing, Verified
@@ -317,3 +318,19 @@ def test_a_mistake_of_the_user_ends_the_sweep_and_is_no_rejection() -> None:
         device(worker).verify(THREE[0])
 
     assert caught.value is mistake
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "CUDA error: device-side assert triggered",
+        "Triton Error [CUDA]: invalid program counter",
+        "CUDA error: invalid address space",
+        "CUDA error: operation not supported on global/shared address space",
+        "CUDA error: hardware stack error\nCUDA kernel errors might be",
+    ],
+)
+def test_an_error_that_every_later_call_would_repeat_starts_a_new_process(said: str) -> None:
+    found = answers.rejected(Raised("RuntimeError", said, ""), THREE[0].candidate)
+
+    assert (found.reason, answers.is_poisoned(found)) == (Reason.LAUNCH, True)

@@ -15,7 +15,7 @@ from tritune import places
 from tritune.compile import Found
 from tritune.errors import EnvironmentFaultError
 from tritune.journal import Journal
-from tritune.model import Compiled, Launches, Measured, Outcome, Problem, Sweep, Winner
+from tritune.model import Compiled, Config, Launches, Measured, Outcome, Problem, Sweep, Winner
 from tritune.pipeline import conclude, measuring
 from tritune.pipeline.job import Job, SweepOptions
 from tritune.places import Places
@@ -209,7 +209,7 @@ def test_a_replay_leaves_out_a_problem_that_was_interrupted(folder: Path) -> Non
     measure(this, binaries(PROBLEMS[0]))
     journal = Journal.open(journal_of(folder))
     under: dict[str, Any] = {
-        "source": "s1",
+        "source": this.journal_source,
         "device": H200_IDENTITY,
         "protocol": this.sweep.timing.protocol(),
         "triton": TRITON,
@@ -230,3 +230,51 @@ def test_what_does_not_fit_is_in_the_journal_once(folder: Path) -> None:
     lines = journal_of(folder).read_text().splitlines()
 
     assert sum('"no":"SHARED"' in line for line in lines) == 1
+
+
+def test_what_was_wrong_is_measured_again_once_the_reference_was_edited(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = binaries(PROBLEMS[0])
+    wrong = {config(BLOCK=10)}
+    monkeypatch.setattr(measuring, "CudaDevice", lambda **_: Wrong(wrong))
+    before = measure(job(folder), made)
+    wrong.clear()
+    unchanged = measure(job(folder), made)
+    this = job(folder)
+    edited = replace(this, info=replace(this.info, problem_source="p2"))
+
+    after = measure(edited, made)
+
+    assert [
+        [one.candidate.config for one in outcomes if isinstance(one, Measured)]
+        for outcomes in (before, unchanged, after)
+    ] == [
+        [config(BLOCK=1), config(BLOCK=2)],
+        [config(BLOCK=1), config(BLOCK=2)],
+        [config(BLOCK=1), config(BLOCK=2), config(BLOCK=10)],
+    ]
+
+
+class Wrong(Gpu):
+    """A GPU on which some configs do not agree with the reference."""
+
+    def __init__(self, wrong: set[Config]) -> None:
+        super().__init__()
+        self._wrong = wrong
+
+
+def test_a_new_winner_that_stands_for_its_binary_is_not_measured_again(folder: Path) -> None:
+    one, two, ten = binaries(PROBLEMS[0])
+    alias = config(BLOCK=11)
+    first = measure(job(folder), [one, two, replace(ten, aliases=(alias,))])
+    led = replace(
+        ten, candidate=replace(ten.candidate, config=alias), aliases=(ten.candidate.config,)
+    )
+    before = journal_of(folder).read_bytes()
+
+    again = measure(job(folder), [one, two, led])
+
+    assert Gpu.opened == 1
+    assert journal_of(folder).read_bytes() == before
+    assert again == (*first[:2], replace(first[2], compiled=led))

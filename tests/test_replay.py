@@ -22,13 +22,24 @@ from fakes import (
     grid_outcomes,
     grid_problems,
     measured,
+    rejected,
 )
 from tritune import choose, lock, lockrender
 from tritune.device.guards import Guard, NoSensors
 from tritune.device.replay import ReplayDevice
 from tritune.journal import Journal
-from tritune.model import Compiled, Config, Lock, Measured, Outcome, Problem, Rejected, Timing
-from tritune.pipeline.rounds import Case, Rounds, resumed
+from tritune.model import (
+    Compiled,
+    Config,
+    Lock,
+    Measured,
+    Outcome,
+    Problem,
+    Reason,
+    Rejected,
+    Timing,
+)
+from tritune.pipeline.rounds import Case, Rounds, resumed, still_true
 
 TIMING = Timing()
 UNDER = {
@@ -237,3 +248,69 @@ def test_a_second_name_takes_other_samples() -> None:
     one, other = Device([recorded]).sample([recorded.compiled] * 2, 3, 1)
 
     assert (one, other) == ((2.0, 3.0, 4.0), (4.0, 1.0, 2.0))
+
+
+def test_finals_that_are_confirmed_anew_lose_the_old_confirmation() -> None:
+    old = replace(measured(finals=[10.0] * 30, BLOCK=64), confirm_us=(9.0,) * 15)
+    never = measured(finals=[11.0] * 30, BLOCK=128)
+
+    case = resumed(
+        [old.compiled, never.compiled],
+        {config(BLOCK=64): old, config(BLOCK=128): never},
+        done="confirm",
+        default=config(BLOCK=64),
+        incumbent=config(BLOCK=128),
+    )
+
+    assert (case.done, case.outcomes) == ("finals", (replace(old, confirm_us=()), never))
+
+
+@pytest.mark.parametrize("reason", list(Reason))
+def test_what_memory_or_a_clock_decided_is_measured_again(reason: Reason) -> None:
+    out = rejected(reason, BLOCK=64)
+
+    known = still_true([compiled(BLOCK=64)], {config(BLOCK=64): out})
+
+    lasting = {Reason.WRONG, Reason.LAUNCH, Reason.HANG}
+    assert known == ({config(BLOCK=64): out} if reason in lasting else {})
+
+
+def test_of_one_binary_under_two_names_the_last_that_was_written_counts() -> None:
+    binary = compiled(BLOCK=64, aliases=[config(BLOCK=65)])
+    other = replace(binary, candidate=compiled(BLOCK=65).candidate, aliases=(config(BLOCK=64),))
+    early = Measured(compiled=binary, samples_us=(10.0,))
+    late = Measured(compiled=other, samples_us=(20.0,))
+
+    known = still_true([binary], {config(BLOCK=64): early, config(BLOCK=65): late})
+
+    assert known == {config(BLOCK=64): replace(late, compiled=binary)}
+
+
+def test_an_old_confirmation_is_taken_out_of_the_journal_too() -> None:
+    stale = replace(measured(11.0, finals=[11.0] * 30, BLOCK=128), confirm_us=(9.0,) * 15)
+    others = [measured(us, finals=[us] * 30, BLOCK=block) for us, block in NEAR]
+    every = [*others, stale]
+    case = resumed(
+        [one.compiled for one in every],
+        {one.candidate.config: one for one in every},
+        done="finals",
+        default=config(BLOCK=64),
+        incumbent=None,
+    )
+    device, written = Device(every), []
+    rounds = Rounds(
+        device=device,
+        guard=Guard(device.canary, NoSensors("")),
+        default=config(BLOCK=64),
+        timing=TIMING,
+        write=lambda outcomes, _: written.extend(outcomes),
+        advance=lambda _: None,
+    )
+
+    rounds.confirm([case])
+
+    assert replace(stale, confirm_us=()) in written
+    assert len(written) == len(NEAR) + 1
+
+
+NEAR = ((10.0, 64), (10.1, 65), (10.2, 66))

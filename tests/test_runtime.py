@@ -130,7 +130,8 @@ def counted(kernel) -> dict[str, int]:
 
 @pytest.fixture(autouse=True)
 def _nothing_counted(monkeypatch):
-    monkeypatch.setattr("tritune.switches._counted", [])
+    monkeypatch.setattr("tritune.switches._running", {})
+    monkeypatch.setattr("tritune.switches._ended", {})
     monkeypatch.setattr("tritune.switches._mine", switches._OfThread())
 
 
@@ -334,6 +335,20 @@ def test_without_like_every_tensor_is_in_the_key(tmp_path):
     assert kernel.key_of({"n": 8, "x": torch.zeros(8), "FLAG": 1}) == "n=8 FLAG=1 x=f32"
 
 
+def test_without_like_a_plain_argument_is_known_by_its_class(tmp_path):
+    quick, x = jitted(tmp_path / "none.lock", key=[], like=None)._quick, torch.zeros(8)
+    flag = ((True, True), bool, bool)
+
+    assert [quick((x, n, True)) for n in (8, 9, 8.0, True, None, "8")] == [
+        (*flag, torch.float32, True, int),
+        (*flag, torch.float32, True, int),
+        (*flag, torch.float32, True, float),
+        (*flag, torch.float32, True, bool),
+        (*flag, torch.float32, True, type(None)),
+        None,
+    ]
+
+
 def test_one_and_true_are_two_keys(tmp_path, gpu):
     gpu()
     kernel = jitted(locked(tmp_path / "t.lock", {"n=8 FLAG=True x=f32": {"B": 64, "num_warps": 8}}))
@@ -370,6 +385,19 @@ def test_config_takes_exactly_the_parts_of_the_key(named, message, tmp_path):
     with pytest.raises(KernelError) as caught:
         kernel.config(**named)
     assert str(caught.value) == f"{HERE}:{line}: {message}"
+
+
+def test_names_that_config_took_once_are_not_checked_again(tmp_path, monkeypatch):
+    kernel, x = jitted(tmp_path / "none.lock"), torch.zeros(8)
+    checker = kernel._check_named
+
+    found = [kernel.config(n=n, x=x, FLAG=True) for n in (8, 9)]
+    for _ in range(2):
+        with pytest.raises(KernelError):
+            kernel.config(n=8)
+
+    assert found == [{"B": 16, "num_warps": 4}] * 2
+    assert checker.cache_info()[:2] == (1, 3)
 
 
 def test_a_kernel_is_named_by_its_file_however_it_was_imported(tmp_path, monkeypatch):
@@ -450,6 +478,60 @@ def test_an_interceptor_gets_the_call_as_it_was_made(tmp_path):
     assert counted(kernel) == {}
 
 
+def test_an_override_that_starts_during_a_launch_is_not_remembered(tmp_path, gpu, monkeypatch):
+    gpu()
+    kernel = jitted(locked(tmp_path / "t.lock", {"n=8 FLAG=True x=f32": {"B": 64, "num_warps": 8}}))
+    bind = kernel.bind
+
+    def bind_as_another_thread_overrides(*call):
+        kernel.forced_config = {"B": 128, "num_warps": 1}
+        return bind(*call)
+
+    monkeypatch.setattr(kernel, "bind", bind_as_another_thread_overrides)
+    during = ran(kernel)
+    monkeypatch.undo()
+    gpu()
+    kernel.forced_config = None
+
+    assert (during, ran(kernel)) == (128, 64)
+
+
+def test_a_forced_config_is_never_compiled_into_what_torch_traces(tmp_path):
+    kernel = jitted(tmp_path / "none.lock")
+    named = {"x": torch.zeros(8), "n": 8, "FLAG": True}
+
+    forced = tritune.override(kernel, {"B": 128, "num_warps": 1})
+    with forced, pytest.raises(KernelError) as caught:
+        kernel.early_config_prune(kernel.configs, named)
+    [config] = kernel.early_config_prune(kernel.configs, named)
+
+    assert str(caught.value) == (
+        f"{kernel.contract.function.where}: torch.compile traces `jitted.<locals>.fill` inside "
+        "`tritune.override`, which would be compiled in\n"
+        "hint: call the op uncompiled, or make it opaque with `tritune.op`"
+    )
+    assert config.kwargs == {"B": 16}
+
+
+def test_the_counts_of_a_thread_that_ended_are_added_up_and_it_is_forgotten(tmp_path):
+    kernel = jitted(tmp_path / "none.lock")
+
+    def ask_twice():
+        for n in (8, 9):
+            kernel.config(n=n, x=torch.zeros(n), FLAG=True)
+
+    threads = [threading.Thread(target=ask_twice) for _ in range(8)]
+    ran(kernel)
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert counted(kernel) == {"default": 17}
+    assert switches._ended == {(kernel.name, "default"): 16}
+    assert list(switches._running.values()) == [{(kernel.name, "default"): 1}]
+
+
 # --- over autotune ------------------------------------------------------------------------
 
 
@@ -514,6 +596,19 @@ def test_a_config_given_without_its_hook_is_refused():
         "`autotuned.<locals>.total` has no pre_hook for this config: "
         "it is none of the kernel's own configs, and their pre_hooks differ"
     )
+
+
+def test_a_locked_launch_option_that_the_list_does_not_say_goes_with_the_hook_of_its_config():
+    kernel = autotuned(hooks=(clear, double))
+    plain = {"B": 64, "num_warps": 8, "num_stages": 3}
+
+    live = kernel.tuning.live({**plain, "maxnreg": 128, "num_ctas": 2, "waves_per_eu": 1})
+    own = kernel.tuning.live({**plain, "maxnreg": None, "num_ctas": 1})
+
+    assert live.all_kwargs() == {**plain, "maxnreg": 128, "num_ctas": 2, "waves_per_eu": 1}
+    assert live.pre_hook is double
+    assert own is kernel.configs[1]
+    assert own.all_kwargs() == {**plain, "num_ctas": 1}
 
 
 def test_to_triton_and_inductor_it_is_an_autotuner_with_one_config_to_try(tmp_path, gpu):
@@ -583,6 +678,11 @@ def mistakes():
     def above(x, n, B: tl.constexpr, C: tl.constexpr):
         pass
 
+    @triton.heuristics({"n": lambda _: 16})
+    @triton.jit
+    def sized(x, n, B: tl.constexpr):
+        pass
+
     good = {"default": {"B": 16}}
     return {
         "plain": (bare, good, ("`mistakes.<locals>.bare` is not a Triton kernel\n"
@@ -596,6 +696,8 @@ def mistakes():
                  "`mistakes.<locals>.one`\nhint: did you mean `x`?")),
         "near": (one, {**good, "near": "n"}, ("near names `n`, which is not in key\n"
                  "hint: key has nothing")),
+        "near computed": (sized, {**good, "key": ["n"], "near": "n"}, ("near names `n`, which "
+                          "@triton.heuristics sets\nhint: key has nothing")),
         "tunable": (one, {**good, "key": ["B"]}, ("key names `B`, which is tunable\n"
                     "hint: leave it out")),
         "option": (one, {"default": {"B": 16, "num_warp": 4}}, ("default names `num_warp`, which "

@@ -77,7 +77,7 @@ class Runner:
                 compiled = Compiled(candidate=candidate, key="", binary=str(block), ir="00000000")
                 journal.record(
                     Measured(compiled=compiled, samples_us=(us,) * 5, finals_us=(us,) * 30),
-                    source=info.source,
+                    source=f"{info.source}.{info.problem_source}",
                     device=H200,
                     protocol=sweep.timing.protocol(),
                     triton="3.3.1",

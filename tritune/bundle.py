@@ -16,6 +16,7 @@ from tritune.errors import SpecError
 
 MANIFEST = "manifest.json"
 FORMAT = 1
+AGAIN = "copy the whole folder again, or make it again: `tritune compile FILE --output DIR`"
 Served = tuple[tuple[str, str], ...]
 """What has to be equal where the binaries are used, by name."""
 
@@ -58,6 +59,12 @@ def adopt(folder: Path, served: Served, kernel: str, source: str, binaries: Path
         differences.append(f"the source of `{kernel}` is {there} there, {source} here")
     hint = "compile again from this source with this Triton, Python and environment"
     _refuse(folder, differences, hint)
+    if not (folder / source).is_dir():
+        raise SpecError(
+            f"the folder of `{kernel}` that its {MANIFEST} names is gone",
+            where=str(folder / source),
+            hint=AGAIN,
+        )
     return _copy(folder / source, binaries)
 
 
@@ -75,6 +82,10 @@ def _manifest(folder: Path) -> dict[str, Any]:
         raise SpecError(f"cannot be read: {error}", where=str(path)) from None
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise SpecError(f"not a manifest of format {FORMAT}", where=str(path))
+    for field in ("served", "kernels"):
+        texts = manifest.get(field)
+        if not isinstance(texts, dict) or not all(isinstance(t, str) for t in texts.values()):
+            raise SpecError(f"has no `{field}` of names and texts", where=str(path), hint=AGAIN)
     return manifest
 
 

@@ -214,7 +214,8 @@ def _value(answer: Answer[T], what: str) -> T:
 
 
 def blame(trace: str) -> str:
-    """`file:line` of the innermost frame of a traceback that is not a library's."""
+    """`file:line` of the innermost frame of a traceback that is the user's own."""
     frames = re.findall(r'File "([^"]+)", line (\d+)', trace)
-    own = [at for at in frames if "site-packages" not in at[0] and "/torch/" not in at[0]]
+    others = ("site-packages", "/torch/", str(Path(__file__).parent), "<")
+    own = [at for at in frames if not any(part in at[0] for part in others)]
     return ":".join((own or frames or [("", "")])[-1]).strip(":")

@@ -8,8 +8,9 @@ from __future__ import annotations
 import difflib
 import inspect
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from tritune.errors import KernelError
 from tritune.model import LAUNCH_OPTIONS, Value
 
 MISSING = inspect.Parameter.empty
+NAMED = 256
+"""Sets of names remembered a kernel: one for every place that calls its `config()`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -114,14 +117,15 @@ def check(
     for name in key:
         if name in default:
             raise _mistake(function, f"key names `{name}`, which is tunable", "leave it out")
-    if near is not None and near not in key:
-        raise _mistake(
-            function, f"near names `{near}`, which is not in key", f"key has {_listed(key)}"
-        )
     skipped = {*default, *key, *function.computed}
+    key = tuple(name for name in key if name not in function.computed)
+    if near is not None and near not in key:
+        why = "@triton.heuristics sets" if near in function.computed else "is not in key"
+        what = f"near names `{near}`, which {why}"
+        raise _mistake(function, what, f"key has {_listed(key)}")
     return Contract(
         function=function,
-        key=tuple(name for name in key if name not in function.computed),
+        key=key,
         constants=tuple(name for name in function.constexprs if name not in skipped),
         like=like,
         near=near,
@@ -144,7 +148,12 @@ def check_named(contract: Contract, named: Iterable[str]) -> None:
         raise KernelError(what, where=call_site(), hint=hint)
 
 
-def partial(contract: Contract, passed: Iterable[str]) -> KernelError:
+def named_checker(contract: Contract) -> Callable[[tuple[str, ...]], None]:
+    """`check_named` that asks only once about names that it has accepted."""
+    return lru_cache(NAMED)(partial(check_named, contract))
+
+
+def incomplete(contract: Contract, passed: Iterable[str]) -> KernelError:
     """A launch passes some tunables and not the rest."""
     names = list(passed)
     missing = [name for name in contract.tunables if name not in names]

@@ -15,7 +15,7 @@ from triton.runtime.jit import MockTensor
 
 from tritune import contract as contracts
 from tritune import inductor, keys, lookup, misses, silicon, switches
-from tritune.contract import Contract, call_site
+from tritune.contract import Contract, call_site, quoted
 from tritune.errors import KernelError
 from tritune.launcher import Launcher
 from tritune.model import LAUNCH_OPTIONS, Config, Value
@@ -46,9 +46,7 @@ class Kernel(Autotuner):  # type: ignore[misc]
 
     def __init__(self, tuning: Tuning, contract: Contract, lockfile: Path) -> None:
         self._defaults = dict(contract.function.defaults)
-        prune = inductor.pruner(
-            self._for_inductor, contract.scalars, contract.tensors, self._defaults
-        )
+        prune = inductor.pruner(self._for_inductor, contract, self._defaults)
         super().__init__(
             tuning.fn,
             list(contract.function.params),
@@ -73,6 +71,7 @@ class Kernel(Autotuner):  # type: ignore[misc]
         )
         self._launcher = Launcher(tuning.fn)
         self._quick = keys.Quick(contract, self.arg_names)
+        self._check_named = contracts.named_checker(contract)
         self._memo: dict[tuple[object, ...], Served] = {}
         self._quick_memo: dict[tuple[object, ...], Served] = {}
         self._given: dict[tuple[tuple[str, Value], ...], Served] = {}
@@ -91,7 +90,7 @@ class Kernel(Autotuner):  # type: ignore[misc]
 
     def config(self, **named: object) -> dict[str, Value]:
         """The config a launch with these arguments runs; pass it on to the launch as `**cfg`."""
-        contracts.check_named(self.contract, named)
+        self._check_named(tuple(named))
         if switches.is_tracing():
             return dict(self.default)
         served = self._answer({**self._defaults, **named})
@@ -128,10 +127,8 @@ class Kernel(Autotuner):  # type: ignore[misc]
     def hook_of(self, config: Mapping[str, Value]) -> Callable[[dict[str, Any]], object] | None:
         """The `pre_hook` that belongs to *config*, to be called with every argument by name."""
         if why := self.tuning.no_hook(config):
-            raise KernelError(
-                f"`{self.contract.function.short}` has no pre_hook for this config: {why}",
-                where=call_site(),
-            )
+            what = f"`{self.contract.function.short}` has no pre_hook for this config: {why}"
+            raise KernelError(what, where=call_site())
         hook: Callable[[dict[str, Any]], object] | None = self._live(config).pre_hook
         return hook
 
@@ -202,8 +199,7 @@ class Kernel(Autotuner):  # type: ignore[misc]
         """A whole config of this kernel, or a KernelError."""
         missing = [name for name in self.tunables if name not in config]
         if missing:
-            named = contracts.quoted(missing)
-            what = f"a config of `{self.contract.function.short}` needs {named} too"
+            what = f"a config of `{self.contract.function.short}` needs {quoted(missing)} too"
             raise KernelError(what, where=where, hint=f"it has {', '.join(self.tunables)}")
         if why := self.refusal(Config.of(config)):
             raise KernelError(why, where=where)
@@ -222,12 +218,14 @@ class Kernel(Autotuner):  # type: ignore[misc]
             served = self._answer(self.bind(args, kwargs))
             if len(self._quick_memo) >= MEMO_LIMIT:
                 self._quick_memo.clear()
-            self._quick_memo[at] = served
+            if served.kind != "forced":  # by another thread, since it was asked above
+                self._quick_memo[at] = served
         return served
 
     def _answer(self, bound: Mapping[str, Any]) -> Served:
-        if self.forced_config is not None:
-            return self._as_served("forced", self.forced_config)
+        forced = self.forced_config  # read once: an override may end in another thread
+        if forced is not None:
+            return self._as_served("forced", forced)
         if self._file is None:
             return self._default
         place = silicon.current()
@@ -256,6 +254,8 @@ class Kernel(Autotuner):  # type: ignore[misc]
 
     def _for_inductor(self, bound: dict[str, Any]) -> TritonConfig:
         served = self._answer(bound)
+        if served.kind == "forced":
+            raise inductor.forced(self.contract)
         switches.count(self.name, served.kind)
         return served.live
 
@@ -293,7 +293,7 @@ class Kernel(Autotuner):  # type: ignore[misc]
         if not found:
             return found
         if len(found) != len(self.tunables):
-            raise contracts.partial(self.contract, found)
+            raise contracts.incomplete(self.contract, found)
         for name in kwargs.keys() & LAUNCH_OPTIONS - found.keys():
             found[name] = kwargs[name]
         return found

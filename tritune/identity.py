@@ -1,4 +1,4 @@
-"""identity: a kernel -> the digest of its code and of every constant and function it reaches.
+"""identity: a kernel, or its problem -> the digest of its code and of all that this reaches.
 
 Triton's own `cache_key` will not do: it changes when a function moves by a line, and does not
 when a constant behind a module alias (`H.GAIN`) is edited. This one is of the syntax tree, so
@@ -14,32 +14,45 @@ import hashlib
 import inspect
 import sys
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
-from functools import reduce
+from functools import partial, reduce
 from types import FunctionType, ModuleType
 
 _LIBRARIES = frozenset({"triton", "torch", "numpy", "tritune"}) | sys.stdlib_module_names
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
+_WRAPS = ("__wrapped__", "_init_fn")
+"""Where functools, and torch's custom ops, hold the function that they stand for."""
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Module)
 
 
 def source_digest(kernel: object) -> str:
     """12 hexadecimal digits of *kernel*: a jit function, or what is wrapped around one."""
-    root = _unwrapped(kernel)
+    return _digest(_unwrapped(kernel), _reached)
+
+
+def problem_digest(problem: object) -> str:
+    """12 hexadecimal digits of a problem function: the op, its reference, every kernel in it."""
+    return _digest(problem, _reached_on_the_host)
+
+
+def _digest(root: object, reached: Reached) -> str:
     lines: list[str] = []
     numbers = {root: 0}
     queue = [root]
     for code in queue:  # it grows; a number stands for a function, so recursion is no trouble
         tree = _tree(code)
         lines.append(_dump(tree))
-        for name, value in _reached(tree, _names(code)):
+        for name, value in reached(tree, _names(code)):
             if _is_code(value):
                 queue += [] if value in numbers else [value]
                 lines.append(f"{name}=#{numbers.setdefault(value, len(numbers))}")
             elif text := _constant(value):
                 lines.append(f"{name}={text}")
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:12]
+
+
+Reached = Callable[[ast.Module, Mapping[str, object]], Iterator[tuple[str, object]]]
 
 
 def _unwrapped(value: object) -> object:
@@ -112,6 +125,35 @@ def _reached(tree: ast.Module, names: Mapping[str, object]) -> Iterator[tuple[st
         yield from _leaves(name, value)
 
 
+def _reached_on_the_host(
+    tree: ast.Module, names: Mapping[str, object]
+) -> Iterator[tuple[str, object]]:
+    """Also the class of a method (`Norm.apply`, `model.forward`), and what a wrapper stands for."""
+    yield from _reached(tree, names)
+    for name in sorted(_outer_names(tree)):
+        parts = name.split(".")
+        value = names.get(parts[0], builtins)
+        for end, part in enumerate([*parts[1:], ""], start=1):
+            yield from _behind(".".join(parts[:end]), value)
+            value = _member(value, part)
+
+
+def _behind(name: str, value: object) -> Iterator[tuple[str, object]]:
+    kind = value if isinstance(value, type) else type(value)
+    if _is_code(kind):
+        yield f"type of {name}", kind
+    while (inner := _wrapped(value)) is not None:
+        value = inner
+        yield from _leaves(f"inside {name}", value)
+
+
+def _wrapped(value: object) -> object:
+    if isinstance(value, partial):
+        return value.func
+    held = {} if isinstance(value, (type, ModuleType)) else getattr(value, "__dict__", {})
+    return next((held[name] for name in _WRAPS if name in held), None)
+
+
 def _member(value: object, name: str) -> object:
     """An attribute of the user's own module or class; `builtins` stands for what is not."""
     if isinstance(value, ModuleType) and _root(value.__name__) not in _LIBRARIES:
@@ -128,10 +170,16 @@ def _leaves(name: str, value: object) -> Iterator[tuple[str, object]]:
         for index, item in enumerate(value):
             yield from _leaves(f"{name}[{index}]", item)
     elif isinstance(value, dict):
-        for key in sorted(value, key=repr):
-            yield from _leaves(f"{name}[{key!r}]", value[key])
+        for key in sorted(value, key=_key):
+            yield from _leaves(f"{name}[{_key(key)}]", value[key])
     else:
         yield name, value
+
+
+def _key(key: object) -> str:
+    text = repr(key)
+    # Where an object is in memory is another place in every process.
+    return _constant(key) or type(key).__qualname__ if " at 0x" in text else text
 
 
 def _outer_names(tree: ast.Module) -> set[str]:

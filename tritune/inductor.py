@@ -13,6 +13,9 @@ from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
+from tritune.contract import Contract
+from tritune.errors import KernelError
+
 Answer = Callable[[dict[str, Any]], Any]
 """The arguments of a call by name -> the live Config."""
 
@@ -31,13 +34,11 @@ class _Aligned:
 
 
 def pruner(
-    answer: Answer,
-    scalars: tuple[str, ...],
-    tensors: tuple[str, ...],
-    defaults: Mapping[str, Any],
+    answer: Answer, contract: Contract, defaults: Mapping[str, Any]
 ) -> Callable[..., list[Any]]:
     """An `early_config_prune` that leaves the locked config alone, and no benchmark to run."""
     number, holder = next(_numbers), SimpleNamespace()
+    scalars, tensors = contract.scalars, contract.tensors
     _kernels[number] = (answer, scalars, tensors, holder)
 
     def early_config_prune(configs: Any, named: Any, **kwargs: Any) -> list[Any]:  # noqa: ARG001
@@ -47,6 +48,16 @@ def pruner(
         return [getattr(holder, locked_name(number, values, dtypes))]
 
     return early_config_prune
+
+
+def forced(contract: Contract) -> KernelError:
+    """What is traced stays compiled, and a forced config would outlive its `override`."""
+    return KernelError(
+        f"torch.compile traces `{contract.function.short}` inside `tritune.override`, "
+        "which would be compiled in",
+        where=contract.function.where,  # every frame on the way here is torch's
+        hint="call the op uncompiled, or make it opaque with `tritune.op`",
+    )
 
 
 def locked_name(number: int, values: tuple[Any, ...], dtypes: tuple[Any, ...]) -> str:

@@ -147,14 +147,17 @@ class Journal:
     ) -> dict[tuple[Problem, Config], Outcome]:
         """The outcomes that hold for this kernel on this silicon; under any Triton where None.
 
-        By the candidate's own config: what it is the binary of besides, its aliases say.
+        By the candidate's own config: what it is the binary of besides, its aliases say. The one
+        that was written last is at the end.
         """
-        return {
-            (outcome.candidate.problem, outcome.candidate.config): outcome
-            for context, outcome in self._outcomes
-            if self._matches(context, kernel, source, device, protocol)
-            and triton in (None, context.triton)
-        }
+        found: dict[tuple[Problem, Config], Outcome] = {}
+        for context, outcome in self._outcomes:
+            ours = self._matches(context, kernel, source, device, protocol)
+            if ours and triton in (None, context.triton):
+                at = outcome.candidate.problem, outcome.candidate.config
+                found.pop(at, None)
+                found[at] = outcome
+        return found
 
     def tritons(
         self, kernel: str, source: str, device: DeviceIdentity, protocol: str
@@ -170,6 +173,12 @@ class Journal:
     def outcomes(self) -> tuple[Outcome, ...]:
         """The latest outcome of every candidate, whatever it was taken under."""
         return tuple({outcome.candidate: outcome for _, outcome in self._outcomes}.values())
+
+    def latest(self) -> tuple[Outcome, ...]:
+        """The outcomes of each kernel in the context that it was last swept in."""
+        last = {context.kernel: context for context, _ in self._outcomes}
+        mine = (one for context, one in self._outcomes if last[context.kernel] == context)
+        return tuple({outcome.candidate: outcome for outcome in mine}.values())
 
     def devices(self) -> tuple[DeviceIdentity, ...]:
         """The silicon in it, in order of first use, each under the name it had first."""

@@ -38,6 +38,9 @@ _TRITON = {
     "fp8e4b8": "f8e4m3fnuz",
     "fp8e5b16": "f8e5m2fnuz",
 }
+_TENSORS = frozenset({"Tensor", "Parameter"})
+"""torch's own classes; torch itself is not imported."""
+_PLAIN = frozenset({int, float, bool, type(None)})
 
 
 def text(contract: Contract, bound: Mapping[str, Any]) -> str:
@@ -88,9 +91,12 @@ class Quick:
         found: list[object] = [scalars, *map(type, scalars)]
         for place in self._tensors:
             value = args[place]
-            if value.__class__.__name__ not in {"Tensor", "Parameter"}:
+            if value.__class__.__name__ in _TENSORS:
+                found += (value.dtype, value.data_ptr() % ALIGNMENT == 0)
+            elif value.__class__ in _PLAIN:
+                found.append(value.__class__)
+            else:
                 return None
-            found += (value.dtype, value.data_ptr() % ALIGNMENT == 0)
         return tuple(found)
 
 

@@ -5,6 +5,8 @@ launch. The first launch of a specialisation goes through it; a later one asks T
 for the specialisation again, so alignment, value 1, dtypes and constants are told apart by
 Triton's own rules, and then launches the binary that `run` gave. Whatever is out of the
 ordinary (hooks that run before a launch, arguments with no hash) goes through `run` always.
+Knobs that change code (`knobs.runtime.debug`, `knobs.compilation.instrumentation_mode`) are
+read at the first launch of a specialisation; turned later, they change nothing of it.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 from tritune import contract
 from tritune.errors import KernelError
-from tritune.identity import source_digest
+from tritune.identity import problem_digest, source_digest
 from tritune.model import Config, KernelInfo, Value
 from tritune.modules import FILE_HINT, import_reference
 
@@ -77,6 +77,7 @@ def describe(loaded: Loaded) -> KernelInfo:
         problem_line=code.co_firstlineno,
         problem_params=tuple((n, p.default is not p.empty) for n, p in parameters.items()),
         source=source_digest(kernel),
+        problem_source=problem_digest(loaded.problem),
     )
 
 

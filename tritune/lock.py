@@ -76,17 +76,19 @@ def merge_winners(
 ) -> Lock:
     """*lock* with the winners of one device in it; no other entry changes.
 
-    *near* gives, by kernel, the constraints that name an axis of the problem.
+    *near* gives, by kernel, the constraints that name an axis of the problem. They guard every
+    device's entries of a kernel, so those that another device was swept under stay.
     """
     devices, label = with_device(lock.devices, device)
     entries = dict(lock.entries)
     for winner in winners:
         at = LockedKey(kernel=winner.kernel, device=label, key=winner.key)
         entries[at] = _entry(winner, entries.get(at))
-    constraints = {
-        **dict(lock.near),
-        **{name: tuple(texts) for name, texts in (near or {}).items()},
-    }
+    shared = {at.kernel for at in entries if at.device != label}
+    constraints = dict(lock.near)
+    for name, texts in (near or {}).items():
+        kept = constraints.get(name, ()) if name in shared else ()
+        constraints[name] = tuple(dict.fromkeys((*kept, *texts)))
     return Lock(
         devices=devices,
         entries=sort_entries(entries.items()),

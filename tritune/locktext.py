@@ -90,7 +90,8 @@ def _load(text: str, path: str) -> Any:
         raise LockError(
             "has the markers of an unfinished merge",
             where=f"{path}:{line}",
-            hint="take one side (`git checkout --ours` or `--theirs`) and sweep again",
+            hint="`tritune merge --install`, then `git checkout --merge` this file; or take one "
+            "side (`git checkout --ours` or `--theirs`), and `tritune sweep --stale`",
         )
     return _decode(text, path)
 

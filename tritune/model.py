@@ -212,6 +212,8 @@ class KernelInfo:
     """Parameters of its problem function; True where one has a default."""
     source: str
     """A digest of the kernel's code and of every constant and function it reaches."""
+    problem_source: str = ""
+    """The same of its problem function, which reaches the op, its reference and other kernels."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -127,6 +127,9 @@ def override(kernel: Any, config: Mapping[str, Value]) -> Iterator[None]:
     """Force *config* on *kernel*, for an experiment: on its launches and its `config()`.
 
     It holds for the whole process, because autograd runs backward kernels in other threads.
+    What torch.compile has traced keeps the config it was traced with, and to trace a kernel while
+    its config is forced is a KernelError, which torch wraps in an error of its own; an op made
+    with `tritune.op` obeys at every call.
     """
     _check_kernel(kernel, "tritune.override")
     kernel.check_config(config, caller())

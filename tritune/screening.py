@@ -13,7 +13,7 @@ the median of three, the best of 238 configs missed the finals in one race of fi
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -38,14 +38,31 @@ class Screened:
     """Each one's time, as the clock of the first chunk would have shown it; infinite if out."""
 
     @classmethod
-    def of(cls, known: Sequence[tuple[Compiled, Outcome]]) -> Screened:
-        """What an earlier run learnt, as far as it is still true: samples of its screening."""
+    def of(
+        cls,
+        known: Sequence[tuple[Compiled, Outcome]],
+        scores_us: Mapping[Config, float] | None = None,
+    ) -> Screened:
+        """What is known of them, as far as it is still true: samples of their screening.
+
+        What has none of the *scores_us* is ranked by its fastest sample, whatever clock it saw.
+        """
         outcomes = [_screened_only(one, outcome) for one, outcome in known]
+        scores = scores_us or {}
         return cls(
             compiled=tuple(one for one, _ in known),
             outcomes=tuple(outcomes),
-            scores_us=tuple(map(_fastest_us, outcomes)),
+            scores_us=tuple(
+                scores.get(one.candidate.config, _fastest_us(one))
+                if isinstance(one, Measured)
+                else math.inf
+                for one in outcomes
+            ),
         )
+
+    def by_config(self) -> dict[Config, float]:
+        """The scores of what was timed."""
+        return {one.candidate.config: score for score, one in self.ranked()}
 
     def ranked(self) -> list[tuple[float, Measured]]:
         """What was timed with its score, the best first."""
@@ -60,8 +77,8 @@ def _screened_only(compiled: Compiled, outcome: Outcome) -> Outcome:
     return replace(outcome, compiled=compiled, finals_us=(), confirm_us=(), floor=0.0)
 
 
-def _fastest_us(outcome: Outcome) -> float:
-    return min(outcome.samples_us) if isinstance(outcome, Measured) else math.inf
+def _fastest_us(measured: Measured) -> float:
+    return min(measured.samples_us)
 
 
 def screen(  # noqa: PLR0913  # what a race is between, and who is told
@@ -74,10 +91,12 @@ def screen(  # noqa: PLR0913  # what a race is between, and who is told
     record: Callable[[Outcome], None],
     progress: Callable[[str], None],
     so_far: Screened | None = None,
+    is_over: Callable[[], bool] = lambda: False,
 ) -> Screened:
     """Verify and sample candidates of one problem, each recorded as its samples come.
 
-    *so_far* is what was screened of the problem before; the result holds it too.
+    *so_far* is what was screened of the problem before; the result holds it too. Where it
+    *is_over* before another window, the result holds what was screened by then.
     """
     before = so_far or Screened()
     screening = _Screening(device, timing, before, record)
@@ -85,10 +104,11 @@ def screen(  # noqa: PLR0913  # what a race is between, and who is told
     protected = (default, incumbent or default)
     waiting = iter(sorted(compiled, key=lambda one: not is_protected(one, protected)))
     total = len(before.compiled) + len(compiled)
-    while chunk := list(islice(waiting, IN_FLIGHT - bool(screening.best))):
+    while not is_over() and (chunk := list(islice(waiting, IN_FLIGHT - bool(screening.best)))):
         screening.chunk(chunk)
         progress(f"screened {len(screening.outcomes)} of {total}{_best_so_far(screening.best)}")
-    every = (*before.compiled, *compiled)
+    seen = [one for one in compiled if one.candidate.config in screening.outcomes]
+    every = (*before.compiled, *seen)
     outcomes = tuple(screening.outcomes[one.candidate.config] for one in every)
     scores = (screening.scores_us.get(one.candidate.config, math.inf) for one in every)
     return Screened(compiled=every, outcomes=outcomes, scores_us=tuple(scores))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -24,8 +25,15 @@ tracers: set[int] = set()
 
 Counts = dict[tuple[str, str], int]
 
-_counted: list[Counts] = []
-_registering = threading.Lock()
+_running: dict[int, Counts] = {}
+"""The counts of each thread that lives, by their id."""
+_ended: Counts = {}
+"""The sum of those of all that have ended."""
+_registering = threading.RLock()  # a thread's end may come up while the lock is held
+
+
+class _Ending:
+    """Goes when its thread does."""
 
 
 class _OfThread(threading.local):
@@ -33,8 +41,18 @@ class _OfThread(threading.local):
 
     def __init__(self) -> None:
         self.counts: Counts = {}
+        self.ending = _Ending()
+        weakref.finalize(self.ending, _end, self.counts).atexit = False
         with _registering:
-            _counted.append(self.counts)
+            _running[id(self.counts)] = self.counts
+
+
+def _end(counts: Counts) -> None:
+    """Add up what an ended thread counted: a server may start threads without end."""
+    with _registering:
+        if _running.pop(id(counts), None) is not None:
+            for at, number in counts.items():
+                _ended[at] = _ended.get(at, 0) + number
 
 
 _mine = _OfThread()
@@ -78,10 +96,9 @@ def stats() -> dict[str, dict[str, int]]:
     """How often each kernel got an exact, near, default, given or forced config so far."""
     found: dict[str, dict[str, int]] = {}
     with _registering:
-        threads = list(_counted)
-    for counts in threads:
-        for (kernel, kind), number in list(counts.items()):
-            found.setdefault(kernel, dict.fromkeys(KINDS, 0))[kind] += number
+        counted = [item for counts in (_ended, *_running.values()) for item in list(counts.items())]
+    for (kernel, kind), number in counted:
+        found.setdefault(kernel, dict.fromkeys(KINDS, 0))[kind] += number
     return {kernel: found[kernel] for kernel in sorted(found)}
 
 

@@ -2,11 +2,13 @@
 
 A `pre_hook` is code, so no lockfile can hold it: it belongs to the kernel's own list of
 configs, and a locked config is matched back to it. What is for tuning only (`reset_to_zero`,
-`restore_value`, the autotuner's own hooks) is kept for a sweep and never run in production.
+`restore_value`) is kept for a sweep and never run in production; the autotuner's own hooks and
+its pruning never run at all.
 """
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +23,8 @@ from tritune.model import LAUNCH_OPTIONS, Value
 _ALWAYS = ("num_warps", "num_stages")
 _SOMETIMES = {"num_ctas": 1, "maxnreg": None}
 """Launch options that only few kernels tune, with what Triton takes for "not said"."""
+_FIELDS = {*_ALWAYS, *_SOMETIMES}
+"""The launch options that a Config of Triton's has a field for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,17 +40,18 @@ class Tuning:
     key: tuple[str, ...] = ()
     reset_to_zero: tuple[str, ...] = ()
     restore_value: tuple[str, ...] = ()
-    pre_hook: Callable[..., Any] | None = None
-    post_hook: Callable[..., Any] | None = None
-    prune_configs_by: Mapping[str, Any] | None = None
     stock: Any = None
     """The autotuner itself, for `TRITUNE=off`."""
 
     def live(self, config: Mapping[str, Value]) -> TritonConfig:
-        """The kernel's own Config of these values, or a new one with the hook all share."""
+        """The kernel's own Config of these values, or a new one with the hook all share.
+
+        A launch option that the kernel's own does not say is put on a copy of it.
+        """
         for live, values in zip(self.configs, self.values, strict=True):
             if values.items() <= config.items():
-                return live
+                extra = {n: v for n, v in config.items() if n not in values and _says(n, v)}
+                return _extended(live, extra) if extra else live
         return to_triton(config, self.configs[0].pre_hook if self._one_hook() else None)
 
     def no_hook(self, config: Mapping[str, Value]) -> str:
@@ -92,9 +97,6 @@ def of_autotuned(stock: Any, default: Mapping[str, Value] | None, function: Func
         key=tuple(stock.keys or ()),
         reset_to_zero=tuple(stock.reset_to_zero),
         restore_value=tuple(stock.restore_value),
-        pre_hook=stock.pre_hook if stock.user_defined_pre_hook else None,
-        post_hook=stock.post_hook if stock.user_defined_post_hook else None,
-        prune_configs_by=_pruning(stock),
         stock=stock,
     )
 
@@ -116,10 +118,21 @@ def to_triton(
     config: Mapping[str, Value], pre_hook: Callable[..., Any] | None = None
 ) -> TritonConfig:
     """A Config of Triton's; launch options that it has no field for go among its kwargs."""
-    fields = {*_ALWAYS, *_SOMETIMES}
-    options = {name: value for name, value in config.items() if name in fields}
-    kwargs = {name: value for name, value in config.items() if name not in fields}
+    options = {name: value for name, value in config.items() if name in _FIELDS}
+    kwargs = {name: value for name, value in config.items() if name not in _FIELDS}
     return TritonConfig(kwargs, **options, pre_hook=pre_hook)
+
+
+def _says(name: str, value: Value) -> bool:
+    return value is not None and value != _SOMETIMES.get(name)
+
+
+def _extended(live: TritonConfig, extra: Mapping[str, Value]) -> TritonConfig:
+    made = copy.copy(live)  # with its hook, and whatever else its author gave it
+    made.kwargs = {**live.kwargs, **{n: v for n, v in extra.items() if n not in _FIELDS}}
+    for name in extra.keys() & _FIELDS:
+        setattr(made, name, extra[name])
+    return made
 
 
 def _names(configs: list[TritonConfig]) -> tuple[str, ...]:
@@ -148,13 +161,3 @@ def _check_same_names(configs: list[TritonConfig], function: Function) -> None:
                 where=function.where,
                 hint="give every Config the same names",
             )
-
-
-def _pruning(stock: Any) -> Mapping[str, Any] | None:
-    if stock.early_config_prune is None and stock.perf_model is None:
-        return None
-    return {
-        "early_config_prune": stock.early_config_prune,
-        "perf_model": stock.perf_model,
-        "top_k": stock.configs_top_k,
-    }

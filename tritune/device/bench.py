@@ -225,6 +225,11 @@ STICKY = (
     "misaligned address",
     "unspecified launch failure",
     "illegal instruction",
+    "invalid program counter",
+    "invalid address space",
+    "operation not supported on global/shared address space",
+    "hardware stack error",
+    "device-side assert triggered",
 )
 """CUDA errors after which every call of the process fails."""
 

@@ -25,7 +25,7 @@ from tritune import launches, runtime
 from tritune.device.bench import Bench, Prepared, guarded, put_back, synchronize
 from tritune.device.study import same_bits, watching
 from tritune.launches import Captured
-from tritune.model import Candidate, Config, Rejected
+from tritune.model import Candidate, Config, Reason, Rejected
 
 CYCLES_PER_US = 2600
 """Above the clock of every GPU: an idle kernel of so many cycles lasts a microsecond at least."""
@@ -44,7 +44,7 @@ def sample(
     ready: dict[int, Prepared] = {}
     answers: dict[int, Any] = {}
     for i, candidate in enumerate(candidates):
-        made = guarded(candidate, partial(_prepare, bench, candidate.config))
+        made = _made(bench, candidate)
         if isinstance(made, Rejected):
             answers[i] = made
         else:
@@ -65,6 +65,16 @@ def turn(order: Sequence[int], number: int) -> list[int]:
     start = number % max(len(order), 1)
     rotated = [*order[start:], *order[:start]]
     return rotated[::-1] if number % 2 else rotated
+
+
+def _made(bench: Bench, candidate: Candidate) -> Prepared | Rejected:
+    """Prepared; where memory is short, with no more held than this window needs."""
+    attempt = partial(_prepare, bench, candidate.config)
+    made = guarded(candidate, attempt)
+    if isinstance(made, Rejected) and made.reason is Reason.MEMORY:
+        bench.prepared.clear()
+        made = guarded(candidate, attempt)
+    return made
 
 
 def _prepare(bench: Bench, config: Config) -> Prepared:

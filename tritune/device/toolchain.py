@@ -41,16 +41,20 @@ def check(target: Target, *, launches: bool) -> None:
                     "path, or unset the variable",
                 )
     if launches and not c_compiler():
+        named = os.environ.get("CC")
+        why = f"CC is {named}, which is no program" if named else "CC is not set"
         raise EnvironmentFaultError(
-            "no C compiler: CC is not set, and there is no gcc or clang",
-            hint="Triton builds the launcher of a kernel with one: install gcc or clang, or set CC",
+            f"no C compiler: {why}" + ("" if named else ", and there is no gcc or clang"),
+            hint="Triton builds the launcher of a kernel with one: "
+            + ("correct CC, or unset it" if named else "install gcc or clang, or set CC"),
         )
 
 
 def c_compiler() -> str | None:
     """What Triton would build its launchers with."""
-    named = os.environ.get("CC")
-    return named or shutil.which("gcc") or shutil.which("clang")
+    if named := os.environ.get("CC"):
+        return shutil.which(named)
+    return shutil.which("gcc") or shutil.which("clang")
 
 
 def _fault(path: str) -> str:

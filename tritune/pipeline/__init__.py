@@ -18,7 +18,7 @@ from tritune.compile import Found
 from tritune.device import toolchain
 from tritune.device.cuda import CudaDevice
 from tritune.model import Candidate, Compiled, Outcome, Problem, Rejected, Report
-from tritune.pipeline import conclude, measuring, overlap, prepare
+from tritune.pipeline import conclude, measuring, overlap, prepare, smoke
 from tritune.pipeline.checking import CheckOptions, check, due, not_fresh, nothing_due
 from tritune.pipeline.compiling import CompileReport, adopt, compile_only, compilers
 from tritune.pipeline.job import Job, Observer, SweepOptions, start
@@ -58,10 +58,10 @@ def _sweep(job: Job) -> Report:
     job.observer.say(f"{job.info.name.rpartition(':')[2]}: {job.setting.source}")
     if job.options.compiled is not None and not dry:
         adopt(job, job.options.compiled)
-    wrong = prepare.interpret(job) if job.setting.index is None and not dry else ()
+    wrong = smoke.interpret(job) if job.setting.index is None and not dry else ()
     locked = conclude.incumbents(job)
     with compilers(job) as pool:
-        found = prepare.find_launches(job, pool, candidates)
+        found = prepare.find_launches(job, pool, candidates, locked)
         prepare.announce(job, found.launches)
         if dry:
             return conclude.report(job, found, (), (), gpu_s=0.0, not_locked="a dry run")
@@ -78,7 +78,9 @@ def _sweep(job: Job) -> Report:
         with overlap.on_gpu(job, locked) as screening:
             compiled, more = overlap.compile_all(job, pool, groups, merge, screening, lead=lead)
     out = (*illegal, *wrong, *found.rejected, *failed, *more)
-    return _conclude(job, found, compiled, out, screening)
+    report = _conclude(job, found, compiled, out, screening)
+    unsolved = dict.fromkeys((*report.unsolved, *smoke.all_wrong(job, wrong)))
+    return replace(report, unsolved=tuple(unsolved))
 
 
 def _conclude(
@@ -94,7 +96,8 @@ def _conclude(
     if job.setting.index is not None:
         device = screening.device if screening else measuring.open_device(job)
         try:
-            timed, gpu_s = measuring.from_gpu(job, compiled, out, locked, device)
+            scores = screening.scores_us if screening else {}
+            timed, gpu_s = measuring.from_gpu(job, compiled, out, locked, device, scores)
         finally:
             device.close()
         gpu_s += screening.seconds if screening else 0.0

@@ -52,7 +52,7 @@ def from_record(job: Job, found: Found) -> tuple[tuple[Outcome, ...], str]:
     with job.step("reading the recorded times", None) as said:
         journal = Journal.open(job.setting.record, read_only=True)
         tritons = journal.tritons(
-            job.info.name, job.info.source, job.setting.identity, job.sweep.timing.protocol()
+            job.info.name, job.journal_source, job.setting.identity, job.sweep.timing.protocol()
         )
         triton = tritons[-1] if tritons else ""
         known = known_outcomes(job, journal, triton)
@@ -72,7 +72,7 @@ def _finished(job: Job, journal: Journal, triton: str) -> Callable[[Outcome], bo
     """Whether an outcome decides: not one of a problem that a sweep was interrupted in."""
     done = journal.done(
         job.info.name,
-        source=job.info.source,
+        source=job.journal_source,
         device=job.setting.identity or targets.identity(job.target),
         protocol=job.sweep.timing.protocol(),
         triton=triton,

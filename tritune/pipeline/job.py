@@ -81,6 +81,11 @@ class Job:
         return self.options.lockfile or Path(self.info.lockfile)
 
     @property
+    def journal_source(self) -> str:
+        """What outcomes are of: an edit of the op or its reference may make right what was not."""
+        return f"{self.info.source}.{self.info.problem_source}"
+
+    @property
     def near_constraints(self) -> dict[str, tuple[str, ...]]:
         """What has to hold where the nearest locked size is served, by kernel."""
         if self.info.near is None:

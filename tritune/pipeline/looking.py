@@ -121,7 +121,8 @@ def look(
         (label, problem), seen = asks[index], _seen(answer)
         space = spaces[label].digest(problem)
         if seen.key or seen.unknown:  # else the op launches nothing, so nothing is asked for
-            found[index] = _finding(asked, label, problem, seen, space)
+            at = LockedKey(kernel=asked.info.name, device=label, key=seen.key)
+            found[index] = _finding(asked, at, held[label].get(seen.key), problem, seen, space)
     return [found[index] for index in sorted(found)]
 
 
@@ -140,9 +141,14 @@ def _seen(answer: Answer[locked.Seen]) -> locked.Seen:
             return locked.Seen(unknown=str(answer).splitlines()[0][:200])
 
 
-def _finding(asked: Asked, label: str, problem: Problem, seen: locked.Seen, space: str) -> Finding:
-    at = LockedKey(kernel=asked.info.name, device=label, key=seen.key)
-    entry = asked.file.lock.entry(at.kernel, at.device, at.key)
+def _finding(
+    asked: Asked,
+    at: LockedKey,
+    entry: Entry | None,
+    problem: Problem,
+    seen: locked.Seen,
+    space: str,
+) -> Finding:
     today = Today(
         triton=asked.triton,
         source=asked.info.source,

@@ -31,10 +31,12 @@ def from_gpu(
     rejected: Sequence[Rejected],
     locked: Mapping[str, Entry],
     device: CudaDevice | None = None,
+    scores_us: Mapping[Problem, Mapping[Config, float]] | None = None,
 ) -> tuple[tuple[Outcome, ...], float]:
     """Time what was compiled, problem by problem; also the seconds that the GPU was held.
 
-    What was *rejected* before is journalled with the rest. A *device* that is open is used.
+    What was *rejected* before is journalled with the rest. A *device* that is open is used, and
+    so are the *scores_us* of what was screened on it.
 
     Raises:
         EnvironmentFaultError: the GPU does not answer or stays disturbed, the journal cannot be
@@ -49,7 +51,7 @@ def from_gpu(
             journal = Journal.open(path)
             known = known_outcomes(job, journal, job.setting.triton)
             _record_rejected(job, journal, rejected, known)
-            cases = _cases(job, journal, compiled, locked, known)
+            cases = _cases(job, journal, compiled, locked, known, scores_us or {})
             began = time.monotonic()
             if any(case.done != "confirm" for case in cases):
                 _measure(job, journal, cases, device)
@@ -69,7 +71,7 @@ def known_outcomes(
         return {}
     return journal.known(
         job.info.name,
-        source=job.info.source,
+        source=job.journal_source,
         device=job.setting.identity,
         protocol=job.sweep.timing.protocol(),
         triton=triton,
@@ -93,6 +95,7 @@ def _cases(
     compiled: Sequence[Compiled],
     locked: Mapping[str, Entry],
     known: Mapping[tuple[Problem, Config], Outcome],
+    scores_us: Mapping[Problem, Mapping[Config, float]],
 ) -> tuple[Case, ...]:
     """The problems in the order of the file, each as far as the journal knows it."""
     by_problem: dict[Problem, list[Compiled]] = defaultdict(list)
@@ -100,7 +103,7 @@ def _cases(
         by_problem[one.candidate.problem].append(one)
     done = journal.done(
         job.info.name,
-        source=job.info.source,
+        source=job.journal_source,
         device=job.setting.identity or targets.identity(job.target),
         protocol=job.sweep.timing.protocol(),
         triton=job.setting.triton,
@@ -113,13 +116,20 @@ def _cases(
             entry = locked.get(candidates[0].key)
             case = resumed(
                 candidates,
-                {config: one for (of, config), one in known.items() if of == problem},
+                of_problem(known, problem),
+                scores_us=scores_us.get(problem),
                 done=done.get(problem, ""),
                 default=job.info.default,
                 incumbent=entry.config if entry else None,
             )
             cases.append(case)
     return tuple(cases)
+
+
+def of_problem(
+    known: Mapping[tuple[Problem, Config], Outcome], problem: Problem
+) -> dict[Config, Outcome]:
+    return {config: one for (of, config), one in known.items() if of == problem}
 
 
 def _say_known(job: Job, cases: Sequence[Case]) -> None:
@@ -184,7 +194,7 @@ def _rounds(job: Job, journal: Journal, device: CudaDevice, guard: Guard) -> Rou
 def write(job: Job, journal: Journal, outcomes: Sequence[Outcome], done: str) -> None:
     journal.record_all(
         outcomes,
-        source=job.info.source,
+        source=job.journal_source,
         device=job.setting.identity or targets.identity(job.target),
         protocol=job.sweep.timing.protocol(),
         triton=job.setting.triton,

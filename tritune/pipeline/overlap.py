@@ -1,8 +1,9 @@
 """pipeline.overlap: binaries as they come -> screened while the others still compile.
 
 A thread of the parent takes a problem once all of it is compiled, and screens it on the GPU. What
-it learns goes into the journal, where the measuring that follows finds it: so nothing is
-handed over twice, and a sweep that dies here has lost nothing. Finals never run while compiling.
+it learns goes into the journal, where the measuring that follows finds it: so a sweep that dies
+here has lost nothing. Only how it ranks them is handed over, as that holds in one process: windows
+far apart saw other clocks. Finals never run while compiling.
 """
 
 from __future__ import annotations
@@ -23,23 +24,40 @@ from tritune import grouping, measure, places
 from tritune.device import Device
 from tritune.device.cuda import CudaDevice
 from tritune.journal import Journal
-from tritune.model import Compiled, Entry, Outcome, Problem, Rejected
+from tritune.model import Compiled, Config, Entry, Outcome, Problem, Rejected
 from tritune.pipeline import measuring
 from tritune.pipeline.job import Job
 from tritune.pipeline.prepare import Compiling
+from tritune.pipeline.rounds import still_true
 from tritune.workers import Pool
 
 D = TypeVar("D", bound=Device)
 
 JOIN_S = 60.0
 
-Stop = Callable[[], None]
-"""Raises where screening is to end; it is called after every outcome."""
-Screen = Callable[[Sequence[Compiled], Stop], None]
+Screen = Callable[[Sequence[Compiled], "Stop"], measure.Screened]
 
 
 class StoppedError(Exception):
-    """The rest of the problem is left to the measuring that follows."""
+    """The sweep is being given up."""
+
+
+class Stop:
+    """Whether screening is to end."""
+
+    def __init__(self) -> None:
+        self.soon = threading.Event()
+        """After the window at hand: the rest of the problem is left to what follows."""
+        self.now = threading.Event()
+
+    def is_over(self) -> bool:
+        """Whether another window is not to begin."""
+        return self.soon.is_set()
+
+    def check(self) -> None:
+        """Raise where nothing that comes now can be trusted: its process may be ended already."""
+        if self.now.is_set():
+            raise StoppedError
 
 
 class Screening(Generic[D]):
@@ -51,10 +69,11 @@ class Screening(Generic[D]):
         """For which the device was busy."""
         self._screen = screen
         self._queue: SimpleQueue[tuple[Compiled, ...] | None] = SimpleQueue()
-        self._stopping = threading.Event()
+        self._stop = Stop()
         self._fault: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="screening", daemon=True)
-        self.screened: Counter[Problem] = Counter()
+        self.found: dict[Problem, measure.Screened] = {}
+        """What was screened of each problem, and what the journal held of it before."""
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -69,14 +88,29 @@ class Screening(Generic[D]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
-        """End after the outcome at hand; at once where the sweep is being given up."""
-        self._stopping.set()
+        """End after the window at hand; at once where the sweep is being given up."""
+        self._stop.soon.set()
         self._queue.put(None)
         if error is not None:
-            self.device.close()  # a call that is under way fails
+            self._give_up()
+            return
+        try:
+            # However long it takes: what follows asks the same process, which hears one thread.
+            self._thread.join()
+        except BaseException:
+            self._give_up()
+            raise
+        self._raise_fault()
+
+    def _give_up(self) -> None:
+        self._stop.now.set()
+        self.device.close()  # a call that is under way fails
         self._thread.join(JOIN_S)
-        if error is None:
-            self._raise_fault()
+
+    @property
+    def scores_us(self) -> dict[Problem, dict[Config, float]]:
+        """How what was screened ranks, problem by problem."""
+        return {problem: screened.by_config() for problem, screened in self.found.items()}
 
     def _raise_fault(self) -> None:
         if self._fault is not None:
@@ -84,20 +118,14 @@ class Screening(Generic[D]):
 
     def _run(self) -> None:
         try:
-            while (compiled := self._queue.get()) is not None:
-                self._stop()
+            while (compiled := self._queue.get()) is not None and not self._stop.is_over():
                 began = time.monotonic()
-                self._screen(compiled, self._stop)
+                self.found[compiled[0].candidate.problem] = self._screen(compiled, self._stop)
                 self.seconds += time.monotonic() - began
-                self.screened[compiled[0].candidate.problem] += len(compiled)
         except StoppedError:
             pass
         except BaseException as fault:  # noqa: BLE001  # the thread's boundary: it is raised again
             self._fault = fault
-
-    def _stop(self) -> None:
-        if self._stopping.is_set():
-            raise StoppedError
 
 
 @contextmanager
@@ -132,25 +160,31 @@ def _screen(
     device: Device,
     compiled: Sequence[Compiled],
     stop: Stop,
-) -> None:
-    known = measuring.known_outcomes(job, journal, job.setting.triton)
-    unknown = [
-        one for one in compiled if (one.candidate.problem, one.candidate.config) not in known
-    ]
+) -> measure.Screened:
+    journalled = measuring.known_outcomes(job, journal, job.setting.triton)
+    problem = compiled[0].candidate.problem
+    known = still_true(compiled, measuring.of_problem(journalled, problem))
     entry = locked.get(compiled[0].key)
 
     def record(outcome: Outcome) -> None:
+        # An interrupted sweep ends the process, which says nothing against the candidate in it.
+        if isinstance(outcome, Rejected):
+            stop.check()
         measuring.write(job, journal, [outcome], "")
-        stop()
+        stop.check()
 
-    measure.screen(
+    return measure.screen(
         device,
-        unknown,
+        [one for one in compiled if one.candidate.config not in known],
         default=job.info.default,
         incumbent=entry.config if entry else None,
         timing=job.sweep.timing,
         record=record,
-        progress=lambda _: stop(),
+        progress=lambda _: stop.check(),
+        so_far=measure.Screened.of(
+            [(one, known[config]) for one in compiled if (config := one.candidate.config) in known]
+        ),
+        is_over=stop.is_over,
     )
 
 
@@ -181,7 +215,7 @@ def compile_all(
             if screening is not None and not waiting[problem]:
                 screening.hand(merge(made[problem]))
         said.append(work.said())
-        if screening is not None and screening.screened:
-            count = sum(screening.screened.values())
+        if screening is not None and screening.found:
+            count = sum(len(one.compiled) for one in screening.found.values())
             said.append(f"{count:,} candidates screened meanwhile")
     return tuple(one for each in made.values() for one in merge(each)), tuple(rejected)

@@ -1,24 +1,32 @@
-"""pipeline.prepare: a job -> what can be timed: planned, verified on the CPU, lowered, compiled."""
+"""pipeline.prepare: a job -> what can be timed: planned, lowered, compiled."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from tritune import compile as compiling
 from tritune import grouping, space
 from tritune import plan as planning
-from tritune.device import interpreter
 from tritune.device.probe import toolchain_fault
 from tritune.errors import KernelError, SpecError
 from tritune.grouping import Group
 from tritune.launches import ConflictError
 from tritune.limit import Limit
-from tritune.model import Candidate, Compiled, Config, Launches, Problem, Reason, Rejected
+from tritune.model import (
+    Candidate,
+    Compiled,
+    Config,
+    Entry,
+    Launches,
+    Problem,
+    Reason,
+    Rejected,
+)
 from tritune.pipeline.job import Job, near
 from tritune.workers import Pool
 
-INTERPRET_LIMIT_S = 120.0
 FIRST_FEW = 3
 """So many failed compiles, and none that did not fail, are looked into at once."""
 TOOLCHAIN = {Reason.COMPILE, Reason.CRASH, Reason.TIMEOUT, Reason.REGISTERS}
@@ -46,62 +54,63 @@ def plan(job: Job) -> tuple[tuple[Candidate, ...], tuple[Rejected, ...]]:
     return planned.candidates, planned.rejected
 
 
-def interpret(job: Job) -> tuple[Rejected, ...]:
-    """Verify every distinct set of meta-parameters on the smoke problems, on the CPU."""
-    tasks = _smoke_tasks(job)
-    if not tasks:
-        return ()
-    wrong: list[Rejected] = []
-    pool = Pool(
-        job.jobs,
-        interpreter.open_interpreter,
-        job.sweep.kernel,
-        job.sweep.problem,
-        env=interpreter.ENV,
-        log_folder=job.places.logs,
-    )
-    with job.step("verifying in the interpreter", len(tasks)) as said, pool:
-        for index, answer in pool.run(interpreter.check, tasks, INTERPRET_LIMIT_S):
-            outcome = compiling.outcome_of(answer, tasks[index][0])
-            if isinstance(outcome, Rejected):
-                wrong.append(outcome)
-            job.observer.advance(str(tasks[index][0].config))
-        if any("bfloat16" in one.candidate.problem.as_dict().values() for one in wrong):
-            job.warnings.append(
-                "Triton's interpreter multiplies bfloat16 wrongly in `tl.dot`, so a wrong result "
-                "on a bfloat16 smoke problem may be its own: use float16 in `smoke:`"
-            )
-        configs = len({task[0].config for task in tasks})
-        said.append(
-            f"{configs} distinct sets of meta-parameters on {len(job.sweep.smoke)} smoke problems: "
-            f"{len(tasks) - len(wrong)} results right, {len(wrong)} wrong (results, not times)"
-        )
-    return tuple(wrong)
-
-
-def _smoke_tasks(job: Job) -> list[tuple[Candidate]]:
-    tasks: dict[Candidate, None] = {}
-    seen: set[tuple[Problem, Config]] = set()
-    for problem in job.sweep.smoke:
-        for config in space.configs(job.sweep, job.target, job.info):
-            if space.admitted(job.sweep, job.target, config, problem):
-                continue
-            if (problem, config.meta()) not in seen:
-                seen.add((problem, config.meta()))
-                tasks[Candidate(kernel=job.info.name, problem=problem, config=config)] = None
-    return [(candidate,) for candidate in tasks]
-
-
-def find_launches(job: Job, pool: Pool, candidates: Sequence[Candidate]) -> compiling.Found:
+def find_launches(
+    job: Job,
+    pool: Pool,
+    candidates: Sequence[Candidate],
+    locked: Mapping[str, Entry] | None = None,
+) -> compiling.Found:
+    """Of the candidates, and of what is *locked*, by key, and has to be raced besides."""
     with job.step("finding the launches", None) as said:
         try:
             found = compiling.find_launches(pool, candidates, job.observer.advance)
+            if more := outside(job, found, candidates, locked or {}):
+                added = compiling.find_launches(pool, more, job.observer.advance)
+                found = replace(
+                    found,
+                    launches=(*found.launches, *added.launches),
+                    rejected=(*found.rejected, *added.rejected),
+                )
         except ConflictError as conflict:
             raise _in_both_places(job, conflict) from None
         classes = len({one.compile_class for one in found.launches if one.grids})
-        said.append(f"{len(candidates):,} candidates make {classes:,} distinct compiles")
+        total = len(found.launches) + len(found.rejected)
+        said.append(f"{total:,} candidates make {classes:,} distinct compiles")
     _refuse_shared_keys(job, found.launches)
     return found
+
+
+def outside(
+    job: Job,
+    found: compiling.Found,
+    candidates: Sequence[Candidate],
+    locked: Mapping[str, Entry],
+) -> tuple[Candidate, ...]:
+    """Locked configs that today's space lacks, and that nobody has timed here or chosen yet.
+
+    They are raced all the same. Of the others a sweep only says that they lose their place: who
+    narrows a space does not want them back.
+    """
+    planned = set(candidates)
+    wanted: list[Candidate] = []
+    for problem, key in {one.candidate.problem: one.key for one in found.launches}.items():
+        entry = locked.get(key)
+        if entry is None:
+            continue
+        one = Candidate(kernel=job.info.name, problem=problem, config=entry.config)
+        if one in planned:
+            continue
+        undecided = entry.evidence.unmeasured or entry.evidence.unsettled
+        if undecided and _can_launch(job, entry.config):
+            wanted.append(one)
+        else:
+            job.warnings.append(f"{problem}: the locked config is not in the space: {one.config}")
+    return tuple(wanted)
+
+
+def _can_launch(job: Job, config: Config) -> bool:
+    names = config.as_dict().keys() == job.info.default.as_dict().keys()
+    return names and planning.legal(config, job.target) is None
 
 
 def _in_both_places(job: Job, conflict: ConflictError) -> KernelError:

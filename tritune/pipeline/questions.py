@@ -23,11 +23,14 @@ def space_counts(path: Path, options: SweepOptions) -> space.SpaceCount:
 
 
 def rejected(path: Path, options: SweepOptions) -> tuple[Rejected, ...]:
-    """Every rejected candidate in the newest journal of a sweep file, else in its record."""
+    """Every rejected candidate in the newest journal of a sweep file, else in its record.
+
+    Only of the last source, device, protocol and Triton of each kernel.
+    """
     sweep = read(path, options)
     kept = set(sweep.problems)
     journal = Journal.open(_newest(path, sweep, options), read_only=True)
-    found = (one for one in journal.outcomes() if isinstance(one, Rejected))
+    found = (one for one in journal.latest() if isinstance(one, Rejected))
     return tuple(one for one in found if one.candidate.problem in kept)
 
 

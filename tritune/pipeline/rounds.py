@@ -27,8 +27,8 @@ PAUSE_S = 0.5
 """Before it is measured again: for the GPU to be quiet, looking so often."""
 RESERVE = 0.1
 """The part of a budget that is kept for the confirmation."""
-STILL_TRUE = (Reason.WRONG, Reason.LAUNCH, Reason.HANG, Reason.MEMORY, Reason.TIMING)
-"""Rejections while measuring, which hold for the same binary later."""
+STILL_TRUE = (Reason.WRONG, Reason.LAUNCH, Reason.HANG)
+"""Rejections while measuring, which hold for the same binary later; memory may be free by then."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -39,6 +39,8 @@ class Case:
     incumbent: Config | None
     known: Mapping[Config, Outcome] = field(default_factory=dict)
     """What the journal holds of it, by the config that stands for a binary."""
+    scores_us: Mapping[Config, float] = field(default_factory=dict)
+    """How that was ranked, where this sweep has screened it while compiling."""
     done: str = ""
     """The last stage it is done with."""
     outcomes: tuple[Outcome, ...] = ()
@@ -58,18 +60,21 @@ def resumed(
     done: str,
     default: Config,
     incumbent: Config | None,
+    scores_us: Mapping[Config, float] | None = None,
 ) -> Case:
-    """A problem as the journal left it.
+    """A problem as the journal left it; *known* in the order that it was written.
 
     Outcomes of equal binaries stand, and so does the stage it is done with, where that was about
     all candidates of today, the default and the incumbent among the finalists.
     """
-    still: dict[Config, Outcome] = {}
-    for one in compiled:
-        outcome = _still_true(one, known.get(one.candidate.config))
-        if outcome is not None:
-            still[one.candidate.config] = outcome
-    case = Case(compiled=tuple(compiled), incumbent=incumbent, known=still, written=dict(known))
+    still = still_true(compiled, known)
+    case = Case(
+        compiled=tuple(compiled),
+        incumbent=incumbent,
+        known=still,
+        scores_us=scores_us or {},
+        written={**known, **still},
+    )
     if len(still) == len(compiled) and done:
         holders = [still[one.candidate.config] for one in compiled if _holds(one, case, default)]
         timed = [one for one in holders if isinstance(one, Measured)]
@@ -78,15 +83,42 @@ def resumed(
         case.done = CONFIRM if raced and confirmed else FINALS if raced else ""
     if case.done:
         case.outcomes = tuple(still[one.candidate.config] for one in compiled)
+    if case.done == FINALS:  # an older confirmation was of other finals, and in another window
+        case.outcomes = tuple(map(_unconfirmed, case.outcomes))
     return case
 
 
-def _still_true(compiled: Compiled, outcome: Outcome | None) -> Outcome | None:
-    if isinstance(outcome, Rejected):
-        return outcome if outcome.reason in STILL_TRUE else None
-    if outcome is None or outcome.compiled.binary != compiled.binary:
-        return None
-    return replace(outcome, compiled=compiled)
+def still_true(
+    compiled: Sequence[Compiled], known: Mapping[Config, Outcome]
+) -> dict[Config, Outcome]:
+    """What is known of binaries of today, by the config that stands for each of them today.
+
+    That is another one once the lockfile holds an alias: the binary is the same, and so are its
+    times. The last that was written counts.
+    """
+    latest: dict[tuple[Config, str], tuple[int, Outcome]] = {}
+    for number, outcome in enumerate(known.values()):
+        if isinstance(outcome, Rejected):
+            latest[outcome.candidate.config, ""] = number, outcome
+        else:
+            for config in (outcome.candidate.config, *outcome.compiled.aliases):
+                latest[config, outcome.compiled.binary] = number, outcome
+    still: dict[Config, Outcome] = {}
+    for one in compiled:
+        config = one.candidate.config
+        found = [latest[at] for at in ((config, ""), (config, one.binary)) if at in latest]
+        if not found:
+            continue
+        last = max(found, key=lambda pair: pair[0])[1]
+        if isinstance(last, Measured):
+            still[config] = replace(last, compiled=one)
+        elif last.reason in STILL_TRUE:
+            still[config] = last
+    return still
+
+
+def _unconfirmed(outcome: Outcome) -> Outcome:
+    return replace(outcome, confirm_us=()) if isinstance(outcome, Measured) else outcome
 
 
 def _holds(compiled: Compiled, case: Case, default: Config) -> bool:
@@ -154,7 +186,11 @@ class Rounds:
             again, quiet = self._undisturbed(case.problem, partial(self._confirm, case, contenders))
             found = {one.candidate.config: one for one in again}
             outcomes = tuple(found.get(one.candidate.config, one) for one in case.outcomes)
-            self.write(again or outcomes[:1], CONFIRM if quiet else "")
+            # With what lost its place in the confirmation since it was written.
+            others = [one for one in outcomes if one.candidate.config not in found]
+            lost = [one for one in others if case.written.get(one.candidate.config, one) != one]
+            self.write([*again, *lost] or outcomes[:1], CONFIRM if quiet else "")
+            case.written.update((one.candidate.config, one) for one in outcomes)
             case.outcomes, case.done = outcomes, CONFIRM
             self.advance(f"{case.problem}: confirmed")
             count += len(again)
@@ -187,7 +223,7 @@ class Rounds:
             timing=self.timing,
             record=record,
             progress=lambda _: None,
-            so_far=measure.Screened.of(known),
+            so_far=measure.Screened.of(known, case.scores_us),
         )
         outcomes = measure.finals(
             self.device,

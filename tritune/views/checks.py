@@ -60,7 +60,7 @@ def _counts(findings: Sequence[Finding], failing: Collection[Status]) -> str:
     counts = Counter(one.status for one in findings)
     kinds = sorted(counts, key=lambda kind: (kind not in failing, -counts[kind], kind.value))
     each = " · ".join(f"{counts[kind]:,} {kind.value}" for kind in kinds)
-    return f"{len(findings):,} checked: {each or 'nothing is asked for'}"
+    return f"{len(findings):,} checked: {each or 'nothing that could be'}"
 
 
 def _data(text: str) -> str:

@@ -140,6 +140,7 @@ def _misfits(report: Report) -> Text | None:
     for outcome in report.outcomes:
         if isinstance(outcome, Rejected):
             why = f"{outcome.reason.value}: {outcome.detail}"
+            why += f" · all of it in {outcome.log}" if outcome.log else ""
             at = (str(outcome.candidate.config), why)
             problems[at] = problems.get(at, 0) + 1
     rows = [
