@@ -12,7 +12,8 @@ from fakes import rejected as out
 from projects import Project
 from test_measure_sweep import PROBLEMS, Silent, binaries, found, job
 from tritune import pipeline
-from tritune.model import Axis, Problem, Reason
+from tritune.errors import SpecError
+from tritune.model import Axis, Constraint, Problem, Reason
 from tritune.pipeline import prepare, smoke
 from tritune.pipeline.job import SweepOptions
 
@@ -82,3 +83,24 @@ def test_a_sweep_without_a_gpu_fails_where_the_op_is_never_right(
     )
 
     assert report.unsolved == (Problem.of({"n": 100, "dtype": "float32"}),)
+
+
+def test_constraints_that_leave_no_config_are_an_error_and_those_of_one_problem_are_said(
+    tmp_path: Path,
+) -> None:
+    this = job(tmp_path)
+    space = (Axis(name="BLOCK", values=(1, 2)),)
+    never = Constraint(text="BLOCK > 9", where="s.yaml:3:5", names=frozenset({"BLOCK"}))
+    rarely = Constraint(text="M > 1", where="s.yaml:4:5", names=frozenset({"M"}))
+    none = replace(this, sweep=replace(this.sweep, space=space, constraints=(never,)))
+    some = replace(this, sweep=replace(this.sweep, space=space, constraints=(rarely,)))
+
+    with pytest.raises(SpecError) as caught:
+        prepare.plan(none)
+    prepare.plan(some)
+
+    assert str(caught.value) == (
+        f"{this.sweep.path}: constraints: they leave none of the 2 configs on any problem\n"
+        f"hint: `tritune show space {this.sweep.path}` says what each of them removes"
+    )
+    assert some.warnings == ["M=1: the constraints leave no config, so only the default is tried"]

@@ -40,7 +40,8 @@ estimate before a sweep: about what our own sweeps took on an H200 with 16 cores
 
 def plan(job: Job) -> tuple[tuple[Candidate, ...], tuple[Rejected, ...]]:
     """Every candidate that the constraints admit; numbers that no launch can use are out."""
-    configs = space.configs(job.sweep, job.target, job.info)
+    configs = tuple(space.configs(job.sweep, job.target, job.info))
+    _refuse_empty(job, configs)
     planned = planning.plan(
         job.info.name,
         configs,
@@ -52,6 +53,25 @@ def plan(job: Job) -> tuple[tuple[Candidate, ...], tuple[Rejected, ...]]:
         ),
     )
     return planned.candidates, planned.rejected
+
+
+def _refuse_empty(job: Job, configs: Sequence[Config]) -> None:
+    """Constraints that leave a problem nothing but the default are hardly what was meant."""
+    empty = [
+        problem
+        for problem in job.sweep.problems
+        if all(space.admitted(job.sweep, job.target, config, problem) for config in configs)
+    ]
+    if len(empty) == len(job.sweep.problems):
+        raise SpecError(
+            f"they leave none of the {len(configs):,} configs on any problem",
+            where=job.sweep.where("constraints"),
+            hint=f"`tritune show space {job.sweep.path}` says what each of them removes",
+        )
+    job.warnings.extend(
+        f"{problem}: the constraints leave no config, so only the default is tried"
+        for problem in empty
+    )
 
 
 def find_launches(

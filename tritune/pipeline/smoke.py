@@ -18,6 +18,8 @@ def interpret(job: Job) -> tuple[Rejected, ...]:
     """Verify every distinct set of meta-parameters on the smoke problems, on the CPU."""
     tasks = _smoke_tasks(job)
     if not tasks:
+        with job.step("verifying in the interpreter", None) as said:
+            said.append("not done: the file has no `smoke:` problem that a config of it can run")
         return ()
     wrong: list[Rejected] = []
     pool = Pool(
@@ -41,10 +43,15 @@ def interpret(job: Job) -> tuple[Rejected, ...]:
             )
         configs = len({task[0].config for task in tasks})
         said.append(
-            f"{configs} distinct sets of meta-parameters on {len(job.sweep.smoke)} smoke problems: "
+            f"{configs} distinct sets of meta-parameters on {_problems(job)}: "
             f"{len(tasks) - len(wrong)} results right, {len(wrong)} wrong (results, not times)"
         )
     return tuple(wrong)
+
+
+def _problems(job: Job) -> str:
+    count = len(job.sweep.smoke)
+    return "1 smoke problem" if count == 1 else f"{count} smoke problems"
 
 
 def all_wrong(job: Job, wrong: Sequence[Rejected]) -> tuple[Problem, ...]:
