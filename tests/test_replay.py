@@ -24,9 +24,9 @@ from fakes import (
     measured,
     rejected,
 )
+from replay_device import ReplayDevice
 from tritune import choose, lock, lockrender
 from tritune.device.guards import Guard, NoSensors
-from tritune.device.replay import ReplayDevice
 from tritune.journal import Journal
 from tritune.model import (
     Compiled,
@@ -239,7 +239,7 @@ def test_what_was_never_recorded_is_said_to_be() -> None:
     answer = device.verify(compiled(BLOCK=64))
 
     assert isinstance(answer, Rejected)
-    assert answer.reason.value == "not in the record"
+    assert answer.detail == "not in the record"
 
 
 def test_a_second_name_takes_other_samples() -> None:

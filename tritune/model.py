@@ -229,7 +229,6 @@ class Reason(Enum):
     """Why a candidate is out. The value is what a reader sees."""
 
     ILLEGAL = "illegal value"
-    CONFLICT = "the launch already passes it"
     LAUNCHES = "the op cannot be launched"
     COMPILE = "does not compile"
     CRASH = "the compiler crashed"
@@ -243,7 +242,6 @@ class Reason(Enum):
     HANG = "never returns"
     MEMORY = "out of device memory"
     TIMING = "broken timing"
-    UNRECORDED = "not in the record"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -441,9 +439,6 @@ class Lock:
     entries: tuple[tuple[LockedKey, Entry], ...] = ()
     near: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """Kernel -> the constraints that name an axis of the problem, for a `near` look-up."""
-
-    def entry(self, kernel: str, device: str, key: str) -> Entry | None:
-        return dict(self.entries).get(LockedKey(kernel=kernel, device=device, key=key))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

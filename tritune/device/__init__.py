@@ -1,7 +1,7 @@
 """device: the seam to the hardware. `Device` is all that the measuring stage knows of a GPU.
 
-Three things keep this contract: a GPU (`cuda`), recorded samples (`replay`), and a fake in the
-tests.
+A GPU keeps this contract (`cuda`), and in the tests so do a fake and recorded samples, so that
+every decision is tested with no GPU.
 """
 
 from __future__ import annotations

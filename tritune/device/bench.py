@@ -55,8 +55,6 @@ class Bench:
     made: Any = None
     references: tuple[Any, ...] = ()
     default_error: float | None = None
-    judged: bool = False
-    """Whether the reference and the default's own error are known."""
     repeatable: bool = True
     writes: bool = True
     """Whether a launch leaves anything other than it was."""
@@ -170,7 +168,7 @@ def close_problem(bench: Bench) -> None:
 
     put_back(bench)
     bench.problem, bench.made, bench.references, bench.default_error = None, None, (), None
-    bench.judged, bench.repeatable, bench.adds_to, bench.unsteady = False, True, (), ()
+    bench.repeatable, bench.adds_to, bench.unsteady = True, (), ()
     bench.writes = True
     bench.pristine.clear()
     bench.outputs.clear()
@@ -202,7 +200,6 @@ def judge(bench: Bench, candidate: Candidate, default: Candidate | None) -> Reje
             if bench.made.reference is None:
                 bench.references = tuple(out.clone() for out in outputs)
             bench.default_error = verify.difference(outputs, bench.references).error
-        bench.judged = True
 
     return guarded(candidate, attempt)
 

@@ -1,4 +1,4 @@
-"""device.replay: recorded outcomes -> the `Device` contract, so that a sweep is decided anew.
+"""replay_device: recorded outcomes -> the `Device` contract, so that a sweep is decided anew.
 
 With no GPU, the same way each time: sample *n* of a candidate is a function of *n* and of what was
 recorded, whatever was asked before. So an interrupted sweep that goes on sees what an undisturbed
@@ -45,7 +45,7 @@ class ReplayDevice:
         """There is nothing to give back."""
 
     def _find(self, candidate: Candidate) -> Outcome:
-        missing = Rejected(candidate=candidate, reason=Reason.UNRECORDED, detail="")
+        missing = Rejected(candidate=candidate, reason=Reason.TIMING, detail="not in the record")
         return self._outcomes.get(candidate, missing)
 
     def _samples(
