@@ -235,6 +235,17 @@ def test_with_no_gpu_it_says_why_nothing_is_locked_and_offers_no_journal():
     )
 
 
+def test_what_compiled_here_and_was_not_timed_is_told_its_way_to_a_gpu():
+    compiled = Step(name="compiling", text="2 of 2 distinct binaries for H200", seconds=1.0)
+
+    text = shown(report(winners=(), outcomes=(), not_locked="no GPU", gpu_s=0.0, steps=(compiled,)))
+
+    assert text.splitlines()[-1] == (
+        "next: tritune compile sweeps/matmul.yaml --target H200 --output DIR, then on such a GPU "
+        "tritune sweep sweeps/matmul.yaml --compiled DIR"
+    )
+
+
 def test_a_problem_with_no_valid_config_is_listed_with_its_reasons_counted():
     lost = problem(1, 2, 3)
     out = (rejected(lost), rejected(lost), rejected(lost, reason=Reason.WRONG), rejected())

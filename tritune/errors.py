@@ -56,12 +56,16 @@ class EnvironmentFaultError(TrituneError):
 
 
 class ManyMistakesError(TrituneError):
-    """Every mistake of one file, reported at once."""
+    """Every mistake of one file, or of several, reported at once."""
 
     def __init__(self, errors: Sequence[TrituneError]) -> None:
-        super().__init__(f"{len(errors)} mistakes")
-        self.errors = tuple(errors)
-        self.exit_code = max(error.exit_code for error in errors)
+        self.errors: tuple[TrituneError, ...] = tuple(
+            each
+            for error in errors
+            for each in (error.errors if isinstance(error, ManyMistakesError) else (error,))
+        )
+        super().__init__(f"{len(self.errors)} mistakes")
+        self.exit_code = max(error.exit_code for error in self.errors)
 
     def __str__(self) -> str:
         return "\n".join(str(error) for error in self.errors)

@@ -117,7 +117,7 @@ def _sweep(path: Path, options: SweepOptions, faults: list[TrituneError]) -> tup
         with progress.observing() as observer:
             reports = pipeline.run(path, options, observer)
     except TrituneError as fault:
-        faults.extend(getattr(fault, "errors", (fault,)))
+        faults.append(fault)
         return ()
     for warning in dict.fromkeys(text for report in reports for text in report.warnings):
         click.echo(f"warning: {warning}", err=True)

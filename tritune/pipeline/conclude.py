@@ -61,7 +61,7 @@ def from_record(job: Job, found: Found) -> tuple[tuple[Outcome, ...], str]:
         covered = set().union(*(_names(one) for one in outcomes)) if outcomes else set()
         missing = len(planned - covered)
         said.append(
-            f"{sum(isinstance(one, Measured) for one in outcomes):,} timings taken on a "
+            f"{sum(isinstance(one, Measured) for one in outcomes):,} timings taken on "
             f"{job.target.name}, not on this machine"
             + (f", {missing:,} missing" if missing else "")
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import os
+import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -212,4 +213,16 @@ def _next(reports: Sequence[Report]) -> Text | None:
     )
     diff = [f"git diff {' '.join(changed)}"] if changed else []
     why = [f"why not another: tritune show rejected {sweep}" for sweep in sweeps]
-    return line(f"next: {' · '.join(diff + why)}", "dim") if diff or why else None
+    parts = [*diff, *why, *_elsewhere(reports)]
+    return line(f"next: {' · '.join(parts)}", "dim") if parts else None
+
+
+def _elsewhere(reports: Sequence[Report]) -> list[str]:
+    """How to measure what compiled here on a machine that has the GPU."""
+    compiled = [one for one in reports if any(step.name == "compiling" for step in one.steps)]
+    idle = [one for one in compiled if not (one.gpu_s or one.replayed)]
+    return [
+        f"tritune compile {sweep} --target {shlex.quote(target)} --output DIR, then on such a GPU "
+        f"tritune sweep {sweep} --compiled DIR"
+        for sweep, target in {shown_path(one.sweep): one.target.name for one in idle}.items()
+    ]
