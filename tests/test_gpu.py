@@ -19,14 +19,10 @@ from typing import Any
 import pytest
 
 from tritune import lock
-from tritune.device import cuda
 from tritune.model import LAUNCH_OPTIONS, Config, Lock, Problem
 from tritune.spec import read_sweep
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not cuda.present(), reason="needs a CUDA device"),
-]
+pytestmark = pytest.mark.gpu
 
 ROOT = Path(__file__).resolve().parent.parent
 LOCKFILE = ROOT / "kernels" / "tritune.lock"

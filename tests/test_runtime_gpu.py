@@ -9,13 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tritune.device import cuda
-
 ROOT = Path(__file__).resolve().parent.parent
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not cuda.present(), reason="there is no GPU here"),
-]
+pytestmark = pytest.mark.gpu
 OPS = """\
 import torch, triton, triton.language as tl, tritune
 
