@@ -500,3 +500,25 @@ def test_a_file_of_ten_thousand_entries_is_read_quickly_and_in_one_piece():
 
     assert len(json.loads(text)["kernels"]["k"]["H100"]) == 10_000
     assert error_of(text.replace('"B": 9999', '"B": []')).startswith("tritune.lock:40006: ")
+
+
+def test_a_place_where_nothing_can_be_written_is_refused_before_the_work(tmp_path):
+    path = tmp_path / "nowhere" / "tritune.lock"
+
+    with pytest.raises(LockError) as caught:
+        lock.refuse_unwritable(path)
+
+    assert str(caught.value) == (
+        f"{path}: cannot be written: No such file or directory\n"
+        "hint: nothing was changed; --lockfile FILE writes elsewhere"
+    )
+
+
+def test_asking_whether_a_lockfile_can_be_written_leaves_nothing_behind(tmp_path):
+    path = tmp_path / "tritune.lock"
+    path.write_text(GOLDEN, encoding="utf-8")
+
+    lock.refuse_unwritable(path)
+
+    assert [each.name for each in tmp_path.iterdir()] == ["tritune.lock"]
+    assert path.read_text(encoding="utf-8") == GOLDEN

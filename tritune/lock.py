@@ -145,10 +145,25 @@ def _replace(path: Path, text: str) -> None:
         raise _cannot("written", path, error) from error
 
 
-def _write_beside(path: Path, text: str) -> None:
+def refuse_unwritable(path: Path | str) -> None:
+    """Raise what `write` would, before hours of work; the lockfile is not touched."""
+    real = Path(os.path.realpath(path))
+    try:
+        beside = _beside(real)
+        beside.touch(exist_ok=False)
+        beside.unlink()
+    except OSError as error:
+        raise _cannot("written", Path(path), error) from error
+
+
+def _beside(path: Path) -> Path:
     if path.exists() and not os.access(path, os.W_OK):
         raise PermissionError(errno.EACCES, "it is read-only")
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    return path.with_name(f".{path.name}.{os.getpid()}")
+
+
+def _write_beside(path: Path, text: str) -> None:
+    beside = _beside(path)
     try:
         with beside.open("x", encoding="utf-8", newline="\n") as file:
             if path.exists():

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from tritune import grouping
+from tritune import grouping, lock
 from tritune.compile import Found
 from tritune.device import toolchain
 from tritune.device.cuda import CudaDevice
@@ -60,6 +60,8 @@ def _sweep(job: Job) -> Report:
         adopt(job, job.options.compiled)
     wrong = smoke.interpret(job) if job.setting.index is None and not dry else ()
     locked = conclude.incumbents(job)
+    if job.setting.identity is not None and not dry:
+        lock.refuse_unwritable(job.lockfile)
     with compilers(job) as pool:
         found = prepare.find_launches(job, pool, candidates, locked)
         prepare.announce(job, found.launches)
