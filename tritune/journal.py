@@ -1,4 +1,4 @@
-"""journal: every outcome on disk as it happens, to resume from and to replay.
+"""journal: outcomes -> lines on disk as they happen -> outcomes, to resume and to replay.
 
 JSON Lines, append only. A line is the format, a device, a context, an outcome, or that a problem
 is done with a stage. Devices and contexts (kernel, source, device, protocol, Triton) are written

@@ -1,4 +1,4 @@
-"""journal_file: lines of JSON on disk that `kill -9` and a second writer cannot spoil.
+"""journal_file: lines of JSON <-> a file that `kill -9` and a second writer cannot spoil.
 
 A call of `append` is one write under a lock, so a killed process costs at most its last line:
 reading ignores that, and the next write, of whichever process, cuts it off. Nothing is synced;

@@ -25,11 +25,10 @@ Ruling = tuple[Reason, str]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Plan:
-    """What a sweep will try, what it cannot, and how many its constraints removed."""
+    """What a sweep will try, and what it cannot."""
 
     candidates: tuple[Candidate, ...]
     rejected: tuple[Rejected, ...]
-    removed: int
 
 
 def legal(config: Config, target: Target) -> Ruling | None:
@@ -128,7 +127,6 @@ def plan(
     return Plan(
         candidates=tuple(one for one in candidates if rulings[one.config] is None),
         rejected=tuple(_rejected(candidates, rulings)),
-        removed=len(rulings) * len(problems) - len(candidates),
     )
 
 

@@ -1,4 +1,4 @@
-"""sweepfile: the structure of a sweep file, as models: what checks it and what documents it.
+"""sweepfile: parsed YAML -> `SweepFile`, by models that check a sweep file and document it.
 
 The JSON Schema for editors is generated from these models, so the two cannot disagree.
 Rules across keys (names in constraints, doubled problems) are `spec`'s.

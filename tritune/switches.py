@@ -1,4 +1,4 @@
-"""switches: what the environment, or a sweep, changes for every kernel of the process.
+"""switches: the environment, or a sweep -> what changes for every kernel of the process.
 
 Process-wide on purpose: autograd runs the backward kernels of an op in threads of its own.
 """

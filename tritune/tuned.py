@@ -1,4 +1,4 @@
-"""tuned: what stands under `@tritune.kernel`, and the live Config of each of its configs.
+"""tuned: what stands under `@tritune.kernel` -> `Tuning`: its configs, the live one of each.
 
 A `pre_hook` is code, so no lockfile can hold it: it belongs to the kernel's own list of
 configs, and a locked config is matched back to it. What is for tuning only (`reset_to_zero`,

@@ -13,7 +13,10 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 CANARY = 0.4
-"""A canary this much slower, relative, is disturbed: a busy neighbour takes whole time slices."""
+"""A canary this much slower, relative, is disturbed.
+
+Sweeps alone on an H200 stayed below it; how far a busy neighbour slows it is not measured yet.
+"""
 CANARY_FLOOR = 3.0
 """Or this many times what one binary is from itself."""
 EASED = 0.4

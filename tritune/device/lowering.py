@@ -216,19 +216,3 @@ def brief(error: BaseException) -> str:
     telling = [line for line in lines if TELLING.search(line) and "Repro command" not in line]
     said = (telling or lines or [""])[-1]
     return f"{type(cause).__name__}: {said[:200]}" if said else type(cause).__name__
-
-
-def count_compiles() -> Callable[[], int]:
-    """From now on count what Triton compiles in this process and did not find in its cache."""
-    from triton import knobs
-
-    count = [0]
-    before = knobs.compilation.listener
-
-    def listen(*, cache_hit: bool, **what: Any) -> None:
-        count[0] += not cache_hit
-        if before is not None:
-            before(cache_hit=cache_hit, **what)
-
-    knobs.compilation.listener = listen
-    return lambda: count[0]

@@ -1,4 +1,4 @@
-"""device.stages: Triton's pipeline, watched: stopped after TTGIR, or run once for equal TTGIR.
+"""device.stages: a compile -> its TTGIR, where it stops, or its binary, made once for equals.
 
 Wraps a backend's `add_stages`; the hook that Triton has for that changes the compile key. The
 keys stay Triton's own, so a launch on the real device finds what is made here.
