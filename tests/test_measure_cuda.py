@@ -53,6 +53,9 @@ class FakeWorker:
     def _sample(self, candidates: Sequence[Candidate], rounds: int, first: int) -> Answer[Any]:
         return Done(tuple((float(first),) * rounds for _ in candidates))
 
+    def _compiles(self) -> Answer[int]:
+        return Done(1)
+
     def named(self, name: str) -> list[tuple[object, ...]]:
         return [args for called, args, _ in self.calls if called == name]
 
@@ -308,6 +311,16 @@ def test_a_fresh_process_knows_nothing_of_the_last() -> None:
     assert gpu.restarts == 0
     assert len(worker.named("open_problem")) == len(worker.named("warm_up")) == 2
     assert worker.named("judge") == []
+
+
+def test_what_is_compiled_while_measuring_is_counted_over_all_processes() -> None:
+    gpu = device(FakeWorker())
+    before = gpu.compiles()
+    gpu.sample(THREE, 1)
+    gpu.renew()
+    gpu.sample(THREE, 1)
+
+    assert (before, gpu.compiles()) == (0, 2)
 
 
 def test_a_mistake_of_the_user_ends_the_sweep_and_is_no_rejection() -> None:

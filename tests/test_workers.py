@@ -141,7 +141,15 @@ def test_a_call_sees_no_command_line_and_the_environment_it_was_given(
     with Worker(number, log=tmp_path / "log", env={"ADDED": "2", "TAKEN": None}) as worker:
         answer = worker.call(see)
 
-    assert answer == Done(([], "2", None, str(tmp_path), "torch"))
+    assert answer == Done(([], "2", None, str(tmp_path), "torch triton"))
+
+
+def test_a_call_that_is_to_interpret_kernels_imports_triton_itself(tmp_path: Path):
+    with Worker(number, log=tmp_path / "log", env={"TRITON_INTERPRET": "1"}) as worker:
+        answer = worker.call(see)
+
+    assert isinstance(answer, Done)
+    assert answer.value[-1] == ""
 
 
 def test_what_a_call_and_its_compilers_print_goes_to_the_log(

@@ -20,9 +20,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from io import TextIOWrapper
 from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
 from multiprocessing.util import Finalize
 from pathlib import Path
-from typing import Generic, NoReturn, TypeAlias, TypeVar
+from typing import Any, Generic, NoReturn, TypeAlias, TypeVar
 
 from tritune.errors import EnvironmentFaultError, TrituneError
 
@@ -83,12 +84,13 @@ class Child:
     """One life of one process, from its start to the death of its group."""
 
     def __init__(self, env: Mapping[str, str | None], log: Path) -> None:
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["torch"])
+        whole = {name: value for name, value in {**os.environ, **env}.items() if value is not None}
+        context = _context(whole)
         self.ready = False
         self.connection, there = context.Pipe()
-        whole = {name: value for name, value in {**os.environ, **env}.items() if value is not None}
-        self._process = context.Process(target=serve, args=(there, log, whole, Path.cwd()))
+        self._process: BaseProcess = context.Process(
+            target=serve, args=(there, log, whole, Path.cwd())
+        )
         # The fork server and all of its children inherit this mask: Ctrl-C is for the parent,
         # which kills the others, and not for a traceback out of each of them.
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
@@ -127,7 +129,20 @@ class Child:
         return self._process.is_alive()
 
 
-def _kill_group(process: multiprocessing.process.BaseProcess) -> None:
+def _context(env: Mapping[str, str]) -> Any:
+    """How a process with this environment is started: forked from a server, if that will do.
+
+    Triton reads `TRITON_INTERPRET` when it is imported, and the server has imported it.
+    """
+    name = "TRITON_INTERPRET"
+    if env.get(name) != os.environ.get(name):
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["tritune.device.warm"])
+    return context
+
+
+def _kill_group(process: BaseProcess) -> None:
     if process.pid is None:
         return
     try:

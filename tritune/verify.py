@@ -6,10 +6,12 @@ Runs in a worker, on whatever device the tensors are. Does not know who made the
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from tritune.device import light
 from tritune.errors import KernelError
 
 TOLERANCE = {"float64": 1e-10, "float32": 2e-3, "float16": 1e-2, "bfloat16": 6e-2}
@@ -155,7 +157,8 @@ def _word(out: Any) -> Any:
     return torch.int32 if size % 4 == 0 else torch.int16 if size % 2 == 0 else torch.uint8
 
 
-def poisoned() -> Any:
+@contextmanager
+def poisoned() -> Iterator[None]:
     """A context in which every uninitialised tensor is born full of NaN (or 0x7f)."""
     import torch
     from torch.utils._python_dispatch import TorchDispatchMode
@@ -178,7 +181,8 @@ def poisoned() -> Any:
             made = func(*args, **(kwargs or {}))
             return poison(made) if func in empties else made
 
-    return Poisoned()
+    with light.no_dynamo(), Poisoned():
+        yield
 
 
 def poison(tensor: Any) -> Any:

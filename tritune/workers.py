@@ -3,8 +3,8 @@
 Compilers abort, kernels hang, and a user's module may print, exit or sleep: none of it may end
 the sweep, so whatever runs such code runs here. Each child leads a process group of its own, and
 the group dies with its time limit, with `close()`, and with this process, however that ends.
-Knows nothing of torch or triton, except that torch is imported once, in the fork server (1.6 to
-6 s a process otherwise). Triton is not: it reads `TRITON_INTERPRET` when it is imported.
+Knows nothing of torch or triton, except that they are imported once, in the fork server (1.6 to
+6 s a process otherwise).
 """
 
 from __future__ import annotations

@@ -83,14 +83,14 @@ class CountedPool:
                 yield index, answer
 
 
-def naive(configs: Sequence[Config], jobs: int) -> Cost:
+def naive(configs: Sequence[Config], jobs: int, kept: Path | None) -> Cost:
     """Every config of both classes through the whole pipeline, one a task."""
     tasks = [(shape, config.as_dict()) for shape in compile_tasks.SHAPES for config in configs]
     began, cpu_s, lost = time.monotonic(), 0.0, 0
     with TemporaryDirectory() as folder:
         logs = Path(folder)
-        setup = compile_tasks.open_plain
-        with Pool(jobs, setup, str(logs / "cache"), log_folder=logs) as pool:
+        cache = str(kept or logs / "cache")
+        with Pool(jobs, compile_tasks.open_plain, cache, log_folder=logs) as pool:
             for _, answer in pool.run(compile_tasks.whole_pipeline, tasks, LIMIT_S):
                 lost += not isinstance(answer, Done)
                 cpu_s += answer.value if isinstance(answer, Done) else 0.0
@@ -153,14 +153,14 @@ def told_of(
     )
 
 
-def compare_compiling(jobs: int, *, small: bool) -> None:
+def compare_compiling(jobs: int, *, small: bool, kept: Path | None = None) -> None:
     sweep, target = read_sweep(GRID), targets.find("H200")
     configs = list(space.configs(sweep, target))
     if small:
         quick = [one for one in configs if one["BLOCK_M"] == 64 and one["BLOCK_N"] == 64]
         configs = [one for one in quick if one["num_warps"] == 4][:SMALL]
     mine = ours(configs, jobs, sweep.problems)
-    plain = naive(configs, jobs)
+    plain = naive(configs, jobs, kept)
     print(f"(a) {len(configs)} configs, {jobs} processes, cold caches")
     for name, cost in (("whole pipeline", plain), ("tritune", mine)):
         print(
@@ -211,11 +211,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--small", action="store_true", help="a few configs, no GPU")
     parser.add_argument("--only", choices=["a", "b"], help="one of the two comparisons")
+    parser.add_argument("--keep", type=Path, help="where what the whole pipeline made stays")
     parser.add_argument("--jobs", type=int, default=default_jobs())
     options = parser.parse_args()
     small = options.small or not cuda.present()
     if options.only != "b":
-        compare_compiling(options.jobs, small=small)
+        compare_compiling(options.jobs, small=small, kept=options.keep)
     if options.only != "a" and not small:
         compare_tuning()
 

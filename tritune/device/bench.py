@@ -68,6 +68,8 @@ class Bench:
     """Written fresh tensors of the default's launch, by position, shared by equal candidates."""
     prepared: dict[Config, Prepared] = field(default_factory=dict)
     canary: Any = None
+    compiles: int = 0
+    """Of the kernel under trial: what a launch here did not find in the compile cache."""
 
 
 def open_bench(
@@ -82,12 +84,33 @@ def open_bench(
     flush = torch.empty(
         max(2 * properties.L2_cache_size, 1 << 25), dtype=torch.uint8, device="cuda"
     )
-    return Bench(
+    bench = Bench(
         loaded=load(kernel, problem),
         device=torch.device("cuda", index),
         cold=timing.cache == "cold",
         flush=flush,
     )
+    count_compiles(bench)
+    return bench
+
+
+def count_compiles(bench: Bench) -> None:
+    """From now on count what Triton compiles of the kernel under trial, in this process."""
+    from triton import knobs
+
+    before = knobs.compilation.listener
+    name = bench.loaded.kernel.contract.function.short
+
+    def listen(*, metadata: dict[str, Any], cache_hit: bool, **what: Any) -> None:
+        bench.compiles += not cache_hit and metadata.get("name") == name
+        if before is not None:
+            before(metadata=metadata, cache_hit=cache_hit, **what)
+
+    knobs.compilation.listener = listen
+
+
+def compiles(bench: Bench) -> int:
+    return bench.compiles
 
 
 def identify(index: int) -> DeviceIdentity:

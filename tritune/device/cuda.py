@@ -120,6 +120,7 @@ class CudaDevice:
         self._broken: dict[Problem, Rejected] = {}
         """Problems on which the default cannot run."""
         self._took_s: dict[Candidate, float] = {}
+        self._compiled = 0
         self._forget()
         self._worker = Worker(
             bench.open_bench,
@@ -166,7 +167,18 @@ class CudaDevice:
         """The GPU as NVML names it."""
         return answers.value(self._call(bench.uuid, limit_s=CALL_LIMIT_S), SILENT)
 
+    def compiles(self) -> int:
+        """How often a launch did not find its binary; what a process that died did is not known."""
+        if not self._warm:
+            return self._compiled
+        now = answers.value(self._call(bench.compiles, limit_s=CALL_LIMIT_S), SILENT)
+        return self._compiled + now
+
     def renew(self) -> None:
+        self._compiled = self.compiles()
+        self._start_anew()
+
+    def _start_anew(self) -> None:
         self._worker.close()
         self._forget()
 
@@ -267,4 +279,4 @@ class CudaDevice:
 
     def _restart(self) -> None:
         self.restarts += 1
-        self.renew()
+        self._start_anew()

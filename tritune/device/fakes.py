@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
+from tritune.device import light
 from tritune.model import Target
 
 
@@ -32,6 +33,7 @@ def world(target: Target, *, values: bool = False) -> Iterator[None]:
         for name, answer in _cuda_answers(target).items():
             stack.enter_context(mock.patch.object(torch.cuda, name, answer))
         if not values:
+            stack.enter_context(light.no_dynamo())
             stack.enter_context(FakeTensorMode(allow_non_fake_inputs=True))
         stack.enter_context(_on_cpu())
         yield

@@ -155,6 +155,7 @@ def _measure(job: Job, journal: Journal, cases: Sequence[Case], opened: CudaDevi
         with job.step("confirming", waiting) as said:
             count = rounds.confirm(cases)
             said.append(f"{count:,} configs timed anew in a fresh process: theirs are the figures")
+            said.append(f"{device.compiles() or 'nothing'} compiled while measuring")
     finally:
         device.close()
         guards.close(sensors)
