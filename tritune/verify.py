@@ -181,7 +181,7 @@ def poisoned() -> Iterator[None]:
             made = func(*args, **(kwargs or {}))
             return poison(made) if func in empties else made
 
-    with light.no_dynamo(), Poisoned():
+    with light.modes(), Poisoned():
         yield
 
 

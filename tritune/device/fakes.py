@@ -33,8 +33,10 @@ def world(target: Target, *, values: bool = False) -> Iterator[None]:
         for name, answer in _cuda_answers(target).items():
             stack.enter_context(mock.patch.object(torch.cuda, name, answer))
         if not values:
-            stack.enter_context(light.no_dynamo())
-            stack.enter_context(FakeTensorMode(allow_non_fake_inputs=True))
+            stack.enter_context(light.modes())
+            mode = FakeTensorMode(allow_non_fake_inputs=True)
+            mode.cache_enabled = False  # for a few operations it costs more than it saves
+            stack.enter_context(mode)
         stack.enter_context(_on_cpu())
         yield
 
