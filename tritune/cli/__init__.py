@@ -13,6 +13,7 @@ import click
 from tritune.cli.root import Commands, Root
 
 COMMANDS: Commands = {
+    "init": "tritune.cli.init:init",
     "sweep": "tritune.cli.sweep:sweep",
     "show": "tritune.cli.show:show",
     "check": "tritune.cli.check:check",

@@ -23,11 +23,14 @@ from tritune.pipeline.checking import CheckOptions, check, due, not_fresh, nothi
 from tritune.pipeline.compiling import CompileReport, adopt, compile_only, compilers
 from tritune.pipeline.job import Job, Observer, SweepOptions, start
 from tritune.pipeline.questions import device, rejected, space_counts
+from tritune.pipeline.starting import Started
+from tritune.pipeline.starting import start as start_sweep
 
 __all__ = [
     "CheckOptions",
     "CompileReport",
     "Observer",
+    "Started",
     "SweepOptions",
     "check",
     "compile_only",
@@ -36,6 +39,7 @@ __all__ = [
     "rejected",
     "run",
     "space_counts",
+    "start_sweep",
 ]
 
 
