@@ -39,10 +39,16 @@ class Subject:
     params: tuple[str, ...]
     constexprs: tuple[str, ...]
     """Those that no heuristic sets."""
+    constants: tuple[str, ...] = ()
+    """Those of them that are part of its keys."""
     key: tuple[str, ...]
     configs: tuple[Config, ...]
     """Its own list; the default alone where it has none, and nothing for a bare jit function."""
     default: Config
+    tensors: tuple[str, ...] = ()
+    """The arguments that may be tensors of its keys."""
+    like: bool = False
+    """Whether its author named those."""
     lockfile: str = ""
     problem: str = ""
     """The name of its problem function, where it has one."""
@@ -58,10 +64,6 @@ class Subject:
     @property
     def module(self) -> str:
         return self.name.rpartition(":")[0]
-
-
-def nothing() -> None:
-    """Stand for the state of a worker: describing needs none."""
 
 
 def describe(_: None, reference: str) -> Subject:
@@ -104,6 +106,9 @@ def _of_kernel(kernel: Any, function: Function) -> Subject:
         key=tuple(kernel.key_names),
         configs=tuple(dict.fromkeys(Config.of(values) for values in own)),
         default=Config.of(kernel.default),
+        constants=kernel.contract.constants,
+        tensors=kernel.contract.tensors,
+        like=kernel.like is not None,
         lockfile=str(kernel.lockfile),
         problem=problem.__qualname__ if problem else "",
         problem_params=tuple((n, p.default is not p.empty) for n, p in parameters.items()),

@@ -20,6 +20,8 @@ COMMANDS: Commands = {
     "diff": "tritune.cli.diff:diff",
     "compile": "tritune.cli.compile:compile_",
     "merge": "tritune.cli.merge:merge",
+    "import": "tritune.cli.import_:import_",
+    "export": "tritune.cli.export:export",
 }
 
 

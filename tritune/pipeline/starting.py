@@ -5,16 +5,15 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from tritune import draft
 from tritune import subject as subjects
-from tritune.errors import EnvironmentFaultError, SpecError, TrituneError
-from tritune.pipeline.job import LOAD_LIMIT_S, near
+from tritune.errors import EnvironmentFaultError, SpecError
+from tritune.pipeline.asking import ask
+from tritune.pipeline.job import near
 from tritune.pipeline.questions import device
 from tritune.subject import Subject
 from tritune.sweepfile import KNOWN_TARGETS
-from tritune.workers import Done, Raised, Worker
 
 _LIBRARIES = frozenset({"site-packages", "dist-packages"})
 
@@ -38,7 +37,7 @@ def start(reference: str, folder: Path, *, force: bool) -> Started:
     Raises:
         TrituneError: there is no such kernel, or a file is there already and not *force*.
     """
-    about = described(reference)
+    about = ask(subjects.describe, reference)
     sweep = folder / f"{about.short}.yaml"
     problem = None if about.problem else _beside(about, folder)
     places = draft.Places(
@@ -57,22 +56,6 @@ def start(reference: str, folder: Path, *, force: bool) -> Started:
         where=f"{near(Path(about.file))}:{about.line}",
         kernel=about.short,
     )
-
-
-def described(reference: str) -> Subject:
-    """What a kernel is, asked in a process of its own: its module is the user's."""
-    with (
-        TemporaryDirectory(prefix="tritune-") as work,
-        Worker(subjects.nothing, log=Path(work) / "load.log", setup_limit_s=LOAD_LIMIT_S) as worker,
-    ):
-        answer = worker.call(subjects.describe, reference, timeout_s=LOAD_LIMIT_S)
-    match answer:
-        case Done(value):
-            return value
-        case Raised(error=TrituneError() as error):
-            raise error
-        case _:
-            raise TrituneError(f"`{reference}` cannot be loaded: {answer}")
 
 
 def _beside(about: Subject, folder: Path) -> Path:
