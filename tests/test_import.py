@@ -378,6 +378,37 @@ def test_the_sweep_file_says_for_which_problems(tmp_path, monkeypatch):
     )
 
 
+def test_a_config_that_a_constraint_rules_out_is_taken_and_told(tmp_path, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    path = table(tmp_path, {"1": vllm(64, 128, 64)}, "N=14336,device_name=NVIDIA_H200.json")
+    into = ("--lockfile", str(tmp_path / "tritune.lock"))
+
+    result = run("import", path, "--sweep", "sweeps/matmul.yaml", *into)
+
+    assert result.exit_code == 0, result.output
+    assert (
+        f"{path}: M=1 N=14336 K=4096 a=f16 b=f16: the sweep file's `BLOCK_M < 2 * max(M, 16)` "
+        "rules its config out; it is locked all the same\n"
+    ) in result.stderr
+
+
+def test_an_imported_entry_is_shown_as_unmeasured(tmp_path, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    import_matmul(tmp_path, {"1": vllm(16, 64, 128)})
+
+    result = run("show", "lockfile", str(tmp_path / "tritune.lock"))
+
+    assert result.stdout == (
+        f"{tmp_path}/tritune.lock: 1 entry, 1 kernel, 1 device\n"
+        "\n"
+        "kernels.matmul:matmul_kernel on H200\n"
+        "key                            BLOCK_M/N/K GROUP_M warps stages    µs default faster "
+        "runner-up noise triton\n"
+        "M=1 N=14336 K=4096 a=f16 b=f16   16 64 128       8     4      4     -       -      - "
+        "        -     -      -  unmeasured\n"
+    )
+
+
 def test_what_was_measured_is_kept_unless_forced(tmp_path, monkeypatch):
     monkeypatch.chdir(ROOT)
     rows = {"1": vllm(16, 64, 128), "2": vllm(16, 64, 64), "4": vllm(16, 32, 64)}
@@ -707,6 +738,36 @@ def test_a_row_for_no_problem_is_an_error_that_shows_a_key(project, tmp_path):
         f"error: {path}:2: 7: `M` is no part of a key of `scale_kernel`\n\n"
         "hint: --axis NAME: it has n, x, y\n"
     )
+
+
+def test_a_kernel_that_the_sweep_file_does_not_tune_is_refused(project, tmp_path):
+    path = table(tmp_path, {"7": {"BLOCK": 512, "num_warps": 4}}, "mine.json")
+
+    result = run("import", path, "--sweep", "sweeps/scale.yaml", "--kernel", "other_kernel")
+
+    assert result.exit_code == 2
+    assert result.stderr == (
+        "error: sweeps/scale.yaml: it tunes no `other_kernel`\n\n"
+        "hint: --kernel NAME: scale_kernel\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "no kernel is named\n\nhint: name its sweep file with --sweep, or --kernel"),
+        (("--kernel", "ops.py:bare"), "`bare` has no tritune line, so it reads no lockfile\n"),
+    ],
+)
+def test_a_kernel_is_needed_that_reads_a_lockfile(project, tmp_path, arguments, said):
+    text = (project.folder / "ops.py").read_text(encoding="utf-8")
+    project.write("ops.py", f"{text}\n\n@triton.jit\ndef bare(x, n):\n    pass\n")
+    path = table(tmp_path, {"7": {"BLOCK": 512, "num_warps": 4}}, "mine.json")
+
+    result = run("import", path, *arguments)
+
+    assert result.exit_code == 2
+    assert said in result.stderr
 
 
 def test_two_rows_for_one_key_are_refused(project, tmp_path):
