@@ -770,6 +770,33 @@ def test_a_kernel_is_needed_that_reads_a_lockfile(project, tmp_path, arguments, 
     assert said in result.stderr
 
 
+HOOKED = """
+
+@tritune.kernel
+@triton.autotune(
+    [triton.Config({"BLOCK": block}, pre_hook=lambda args: None) for block in (256, 512)], key=["n"]
+)
+@triton.jit
+def hooked(x, n, BLOCK: tl.constexpr):
+    pass
+"""
+
+
+def test_a_config_that_the_kernel_knows_no_hook_for_is_refused(project, tmp_path):
+    text = (project.folder / "ops.py").read_text(encoding="utf-8")
+    project.write("ops.py", text + HOOKED)
+    options = {"num_warps": 4, "num_stages": 3}
+    rows = {"7": {"BLOCK": 512, **options}, "8": {"BLOCK": 64, **options}}
+    path = table(tmp_path, rows, "device_name=NVIDIA_H200.json")
+
+    result = run("import", path, "--kernel", "ops.py:hooked", "--axis", "n", "--key", "x=f16")
+
+    assert result.exit_code == 2
+    assert result.stderr == (
+        f"error: {path}:7: 8: it is none of the kernel's own configs, and their pre_hooks differ\n"
+    )
+
+
 def test_two_rows_for_one_key_are_refused(project, tmp_path):
     one = table(tmp_path, {"1000": {"BLOCK": 512, "num_warps": 4}}, "one.json")
     two = table(tmp_path, {"1000": {"BLOCK": 256, "num_warps": 4}}, "two.json")

@@ -7,14 +7,14 @@ function, or without tritune's line, to tell its owner what is missing.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
 from tritune import contract
 from tritune.contract import Function
 from tritune.errors import KernelError
-from tritune.load import find, is_kernel
+from tritune.load import find, is_kernel, load
 from tritune.model import Config, Value
 from tritune.modules import import_reference
 
@@ -82,6 +82,18 @@ def describe(_: None, reference: str) -> Subject:
         )
     function = contract.describe(found)
     return _of_kernel(found, function) if is_kernel(found) else _of_triton(found, function)
+
+
+def refusals(
+    _: None, kernel: str, problem: str | None, configs: Sequence[Config]
+) -> tuple[str, ...]:
+    """Why a tunable kernel cannot run each of these configs; empty where it can."""
+    if problem:
+        found: Any = load(kernel, problem).kernel
+    else:
+        module, name = import_reference(kernel)
+        found = find(module, name, "Triton kernels", is_kernel)
+    return tuple(found.refusal(config) for config in configs)
 
 
 def is_triton(thing: object) -> bool:

@@ -33,6 +33,8 @@ class Home:
 
     receiver: Receiver
     lockfile: Path
+    reference: tuple[str, str | None]
+    """The kernel and the problem function, to load them by."""
     swept: Swept | None = None
 
     def near(self, device: DeviceIdentity) -> dict[str, tuple[str, ...]]:
@@ -78,7 +80,7 @@ def home(sweep: Path | None, kernel: str | None) -> Home:
         tensors=about.tensors,
         all_tensors=about.like,
     )
-    return Home(receiver=receiver, lockfile=Path(about.lockfile))
+    return Home(receiver=receiver, lockfile=Path(about.lockfile), reference=(kernel, None))
 
 
 def _of_sweep(path: Path, kernel: str | None) -> Home:
@@ -90,8 +92,12 @@ def _of_sweep(path: Path, kernel: str | None) -> Home:
     receiver = Receiver(
         kernel=info.name, default=info.default, key=info.key, constants=tuple(constants)
     )
-    swept = Swept(sweep=sweep, info=info)
-    return Home(receiver=receiver, lockfile=Path(info.lockfile), swept=swept)
+    return Home(
+        receiver=receiver,
+        lockfile=Path(info.lockfile),
+        reference=(sweep.kernel or info.name, sweep.problem),
+        swept=Swept(sweep=sweep, info=info),
+    )
 
 
 def _named(infos: list[KernelInfo], kernel: str | None, path: Path) -> KernelInfo:
@@ -113,7 +119,7 @@ def take(
     Raises:
         TrituneError: a config that the kernel cannot run, or a row that is for no key.
     """
-    configs = _configs(table, device, to.receiver, renames)
+    configs = _configs(table, device, to, renames)
     if to.swept is None:
         keys = [(fitting.key_of(row, template, to.receiver), row) for row in table.rows]
         return Taken(rows=_by_key(keys, configs))
@@ -152,7 +158,7 @@ def _broken(
 
 
 def _configs(
-    table: Table, device: DeviceIdentity, receiver: Receiver, renames: Mapping[str, str]
+    table: Table, device: DeviceIdentity, to: Home, renames: Mapping[str, str]
 ) -> dict[Row, Config]:
     """The config of every row, or every mistake in them."""
     target = targets.of_device(device)
@@ -160,12 +166,17 @@ def _configs(
     wrong: list[TrituneError] = []
     for row in table.rows:
         try:
-            made[row] = fitting.config(row, receiver, renames)
+            made[row] = fitting.config(row, to.receiver, renames)
         except TableError as error:
             wrong.append(error)
             continue
         if ruling := plan.legal(made[row], target):
             wrong.append(TableError(ruling[1], where=row.where))
+    if not wrong:
+        # The kernel itself has the last word: it may know no hook for a config.
+        whys = ask(subjects.refusals, *to.reference, tuple(made.values()))
+        pairs = zip(made, whys, strict=True)
+        wrong += [TableError(why, where=row.where) for row, why in pairs if why]
     if wrong:
         raise wrong[0] if len(wrong) == 1 else ManyMistakesError(wrong)
     return made
