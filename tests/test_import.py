@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import triton
 from click.testing import CliRunner, Result
 
 from fakes import TRITON, grid_compiled, grid_outcomes, grid_problems, grid_samples
@@ -150,8 +151,15 @@ def test_of_a_file_of_the_autotuner_the_fastest_config_is_taken():
     assert (one.ordered, one.dtypes) == (("4096",), ("f16",))
 
 
-def test_it_is_the_file_that_tritons_own_autotuner_writes(tmp_path, monkeypatch):
-    triton = pytest.importorskip("triton")
+def test_its_key_reads_as_a_key_of_ours():
+    key = (7, True, None, 0.5, "NHWC", "a b", "torch.int8")
+
+    [one] = foreign.parse_autotune(autotune_file(1.0, key=key), "k.autotune.json").rows
+
+    assert one.ordered == ("7", "True", "none", "0.5", "NHWC", '"a b"')
+
+
+def test_it_is_the_file_that_tritons_own_autotuner_writes():
     live = triton.Config({"BLOCK": 256}, num_warps=8)
     pair = [live.__dict__, [0.1, 0.1, 0.1]]
     text = json.dumps({"key": (7, True, "torch.bfloat16"), "configs_timings": [pair]})

@@ -189,6 +189,51 @@ def test_a_skeleton_and_a_file_that_are_filled_in_are_ready_to_sweep():
     assert "the whole space" in result.stdout
 
 
+def test_a_kernel_is_called_what_its_module_has_it_under():
+    text = f"{OPS}\n\nclass Ops:\n    forward = bare\n"
+    Path("ops.py").write_text(text, encoding="utf-8")
+
+    assert run("init", "ops.py:Ops.forward").exit_code == 0
+
+    skeleton = Path("forward_problem.py").read_text(encoding="utf-8")
+    assert "\nfrom ops import Ops  # or the op that launches it\n" in skeleton
+    assert "        # Ops.forward[lambda meta: (...,)](x_ptr, y_ptr, n, x_stride, CAUSAL)\n" in (
+        skeleton
+    )
+    assert "\nkernel: ../ops.py:Ops.forward\n" in filled("sweeps/forward.yaml")
+
+
+def test_a_file_that_no_import_can_name_is_left_to_its_owner():
+    Path("my-ops.py").write_text(OPS, encoding="utf-8")
+
+    assert run("init", "my-ops.py:bare").exit_code == 0
+
+    skeleton = Path("bare_problem.py").read_text(encoding="utf-8")
+    assert "\n# FILL IN: load bare from my-ops.py, which no import can name\n" in skeleton
+    compile(skeleton, "bare_problem.py", "exec")
+
+
+def test_nothing_of_ours_is_put_into_an_installed_package(monkeypatch):
+    package = Path("lib/site-packages")
+    package.mkdir(parents=True)
+    (package / "theirs.py").write_text(OPS, encoding="utf-8")
+    monkeypatch.setenv("PYTHONPATH", f"{package.absolute()}")
+
+    result = run("init", "lib/site-packages/theirs.py:tuned")
+
+    assert result.exit_code == 0, result.output
+    assert [path.name for path in package.iterdir() if path.suffix] == ["theirs.py"]
+    assert Path("sweeps/tuned_problem.py").is_file()
+    assert "\nproblem: tuned_problem.py:tuned_problem\n" in filled("sweeps/tuned.yaml")
+    assert spec.read_sweep(Path("sweeps/tuned.yaml")).problems
+
+
+def test_a_kernel_under_two_names_is_called_by_the_one_that_is_given():
+    Path("ops.py").write_text(f"{OPS}\n\nalias = bare\n", encoding="utf-8")
+
+    assert run("init", "ops.py:alias").stderr.startswith("wrote sweeps/alias.yaml\n")
+
+
 def test_a_kernel_with_a_problem_function_needs_no_skeleton():
     Path("ops.py").write_text(DECORATED + PROBLEM, encoding="utf-8")
 

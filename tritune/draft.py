@@ -22,8 +22,6 @@ _LIKE_SIZES = re.compile(r"[A-Z][A-Z0-9]{0,2}|n|[nN]_\w+|\w*(rows|cols|columns|n
 _LIKE_POINTERS = re.compile(r"(?i)\w*(ptr|stride)\w*")
 _LIKE_TILES = re.compile(r"\w*(BLOCK|TILE|CHUNK|GROUP|SPLIT|STAGES)\w*")
 _DTYPES = frozenset({"dtype", "out_dtype"})
-_AROUND = {"num_warps": (4, 8), "num_stages": (2, 3, 4)}
-"""What is tried of the launch options of a kernel that says nothing of them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -80,6 +78,8 @@ def _space(subject: Subject) -> Iterator[str]:
         yield f"# The values in its own list of {len(subject.configs)} configs. Their product is"
         yield f"# {product:,} configs, wider than the list: see that the kernel is right with all"
         yield "# of them, or leave `space:` out, which tries exactly the list."
+    elif subject.kind == JIT:
+        yield "# A first guess, of what its constexprs look like: put in what it can run with."
     else:
         yield "# A first guess around what the kernel runs with now: widen it, or narrow it."
     if subject.kind == JIT and (left := _passed(subject)):
@@ -193,7 +193,7 @@ def problem_text(subject: Subject, places: Places) -> str:
             "import torch",
             "import tritune",
             "",
-            f"from {subject.module} import {name}  # or the op that launches it",
+            _import(subject),
             "",
             *_line_to_add(subject),
             f"def {name}_problem({', '.join(axes)}):  # the axes of `shapes:`",
@@ -203,7 +203,7 @@ def problem_text(subject: Subject, places: Places) -> str:
             "",
             "    def run():",
             "        # An op that launches it does as well, and allocates what it writes itself.",
-            f"        # {name}[lambda meta: (...,)]({', '.join(launched)})",
+            f"        # {subject.attribute}[lambda meta: (...,)]({', '.join(launched)})",
             "        # return out",
             "        ...",
             "",
@@ -212,6 +212,13 @@ def problem_text(subject: Subject, places: Places) -> str:
             "",
         ]
     )
+
+
+def _import(subject: Subject) -> str:
+    root = subject.attribute.partition(".")[0]
+    if all(part.isidentifier() for part in subject.module.split(".")):
+        return f"from {subject.module} import {root}  # or the op that launches it"
+    return f"# {GAP}: load {root} from {Path(subject.file).name}, which no import can name"
 
 
 def _line_to_add(subject: Subject) -> list[str]:

@@ -141,6 +141,9 @@ def _fields(
 
 
 def _key_text(value: Any) -> str:
+    """As `keys` writes it."""
+    if isinstance(value, str):
+        return value if value.replace(".", "_").isidentifier() else json.dumps(value)
     return "none" if value is None else str(value)
 
 

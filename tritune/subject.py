@@ -32,6 +32,8 @@ class Subject:
 
     name: str
     """`package.module:function`, how a lockfile names it."""
+    attribute: str
+    """What the module has it under, which its function need not be called."""
     file: str
     line: int
     kind: str
@@ -59,7 +61,7 @@ class Subject:
 
     @property
     def short(self) -> str:
-        return self.name.rpartition(":")[2].rpartition(".")[2]
+        return self.attribute.rpartition(".")[2]
 
     @property
     def module(self) -> str:
@@ -81,7 +83,8 @@ def describe(_: None, reference: str) -> Subject:
             hint=_hint(vars(module)),
         )
     function = contract.describe(found)
-    return _of_kernel(found, function) if is_kernel(found) else _of_triton(found, function)
+    facts = _facts(function, name)
+    return _of_kernel(found, facts) if is_kernel(found) else _of_triton(found, function, facts)
 
 
 def refusals(
@@ -109,12 +112,13 @@ def _hint(names: Mapping[str, object]) -> str:
     return f"its Triton kernels: {kernels}" if kernels else "it has no Triton kernels"
 
 
-def _of_kernel(kernel: Any, function: Function) -> Subject:
+def _of_kernel(kernel: Any, facts: dict[str, Any]) -> Subject:
     problem = kernel.problem
     parameters = inspect.signature(problem).parameters if problem else {}
     own = [{name: one.get(name) for name in kernel.tunables} for one in kernel.tuning.values]
     return Subject(
-        **_facts(function, TUNABLE),
+        **facts,
+        kind=TUNABLE,
         key=tuple(kernel.key_names),
         configs=tuple(dict.fromkeys(Config.of(values) for values in own)),
         default=Config.of(kernel.default),
@@ -127,18 +131,18 @@ def _of_kernel(kernel: Any, function: Function) -> Subject:
     )
 
 
-def _of_triton(found: Any, function: Function) -> Subject:
+def _of_triton(found: Any, function: Function, facts: dict[str, Any]) -> Subject:
     tuner = next((one for one in contract.layers(found) if hasattr(one, "configs")), None)
     if tuner is None:
-        facts = _facts(function, JIT)
-        return Subject(**facts, key=(), configs=(), default=Config(()))
+        return Subject(**facts, kind=JIT, key=(), configs=(), default=Config(()))
     listed = list(_values(getattr(tuner, "configs", ())))
     odd = {name for one in listed for name, value in one.items() if not is_plain(value)}
     plain = [{n: v for n, v in one.items() if n not in odd and is_plain(v)} for one in listed]
     configs = tuple(dict.fromkeys(Config.of(values) for values in plain))
     keys = getattr(tuner, "keys", None) or ()
     return Subject(
-        **_facts(function, AUTOTUNED),
+        **facts,
+        kind=AUTOTUNED,
         key=tuple(key for key in keys if key in function.params and key not in function.computed),
         configs=configs,
         default=configs[0] if configs else Config(()),
@@ -146,12 +150,12 @@ def _of_triton(found: Any, function: Function) -> Subject:
     )
 
 
-def _facts(function: Function, kind: str) -> dict[str, Any]:
+def _facts(function: Function, attribute: str) -> dict[str, Any]:
     return {
         "name": function.name,
+        "attribute": attribute,
         "file": function.file,
         "line": function.line,
-        "kind": kind,
         "params": function.params,
         "constexprs": tuple(n for n in function.constexprs if n not in function.computed),
     }
