@@ -180,6 +180,15 @@ def test_an_incumbent_keeps_its_place_and_its_evidence_on_a_tie() -> None:
     assert (chosen.config, chosen.evidence, chosen.change) == (B, incumbent.evidence, "kept")
 
 
+def test_an_imported_incumbent_that_stays_is_measured_whatever_its_evidence_says():
+    incumbent = entry(B, us=0.0, unmeasured=True)
+
+    chosen = winner(measured(100.0, BLOCK=64), measured(100.5, BLOCK=128), incumbent=incumbent)
+
+    assert (chosen.config, chosen.change) == (B, "changed")
+    assert (chosen.evidence.us, chosen.evidence.unmeasured) == (100.0, False)
+
+
 def test_an_incumbent_beaten_by_more_than_one_percent_is_replaced() -> None:
     chosen = winner(measured(10.0, BLOCK=64), measured(10.11, BLOCK=128), incumbent=entry(B))
 

@@ -55,6 +55,15 @@ def test_a_locked_config_with_other_tunables_cannot_be_raced(tmp_path: Path) -> 
     ]
 
 
+def test_a_locked_config_with_a_launch_option_more_is_raced(tmp_path: Path) -> None:
+    this = job(tmp_path)
+    other = entry(config(BLOCK=512, num_ctas=2), unmeasured=True)
+
+    [more] = prepare.outside(this, found(), PLANNED, {str(FIRST): other})
+
+    assert more == candidate(problem=FIRST, BLOCK=512, num_ctas=2)
+
+
 def test_a_smoke_problem_is_unsolved_where_no_config_is_right_on_it(tmp_path: Path) -> None:
     this = job(tmp_path)
     space = (Axis(name="BLOCK", values=(1, 2)), Axis(name="num_warps", values=(4,)))

@@ -6,6 +6,7 @@ questions stands in for one.
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import json
 import logging
@@ -24,7 +25,7 @@ from triton.runtime.driver import driver
 import tritune
 from tritune import expression, lock, misses, predicate, runtime, silicon, switches
 from tritune.errors import KernelError, LockError, LookupMissError
-from tritune.model import Config, DeviceIdentity, Evidence, Lock, Problem, Winner
+from tritune.model import Config, DeviceIdentity, Entry, Evidence, Lock, LockedKey, Problem, Winner
 
 HERE = str(Path(__file__).resolve())
 H100 = DeviceIdentity(
@@ -187,6 +188,24 @@ def test_a_locked_key_runs_its_config_on_the_device_it_was_locked_for(tmp_path, 
     assert (ran(kernel), ran(kernel), ran(kernel, 9)) == (64, 64, 16)
     assert counted(kernel) == {"exact": 2, "default": 1}
     assert kernel.best_config.kwargs == {"B": 16}
+
+
+def test_what_was_imported_where_no_such_gpu_is_runs_on_it(tmp_path, gpu):
+    unseen = dataclasses.replace(H100, memory_mhz=0)
+    path = locked(tmp_path / "tritune.lock", {}, device=unseen)
+    at = LockedKey(kernel="test_runtime:jitted.<locals>.fill", device="", key="n=8 FLAG=True x=f32")
+    evidence = Evidence(
+        us=0.0, default_us=None, margin=None, noise=0.0, bits="", ir="", triton="", unmeasured=True
+    )
+    imported = [(at, Entry(config=Config.of({"B": 64, "num_warps": 4}), evidence=evidence))]
+    lock.update(path, lambda held: lock.merge_imported(held, unseen, imported, {}, force=False)[0])
+    kernel = jitted(path)
+    gpu(H100)
+
+    assert ran(kernel) == 64
+    assert counted(kernel) == {"exact": 1}
+    gpu(dataclasses.replace(H100, sms=114))
+    assert ran(kernel) == 16
 
 
 def test_config_and_launch_are_the_same_config_and_one_look_up(tmp_path, gpu):

@@ -47,8 +47,10 @@ def choose(
     evidence = _evidence(chosen, ran, default, triton)
     change = "changed" if incumbent else "new"
     # What is locked is another binary once its IR, its bits or its Triton differ: then the old
-    # numbers are about something that no longer runs, though the config stays.
-    if incumbent and config == incumbent.config and _code(evidence) == _code(incumbent.evidence):
+    # numbers are about something that no longer runs, though the config stays. Of an imported
+    # one there are no numbers: it stays with those of today.
+    still = incumbent is not None and config == incumbent.config
+    if incumbent and still and _stands(incumbent.evidence, evidence):
         change, evidence = "kept", incumbent.evidence
     return Winner(
         kernel=kernel,
@@ -168,6 +170,10 @@ def _ties(chosen: Measured, ran: Sequence[Measured]) -> list[Measured]:
     others = [one for one in _others(chosen, ran) if len(one.finals_us) >= rounds]
     pairs = [(one, _compare(one, chosen)) for one in others]
     return [one for one, found in pairs if found.is_tie or found.excess < 0]
+
+
+def _stands(before: Evidence, now: Evidence) -> bool:
+    return _code(before) == _code(now) and not before.unmeasured
 
 
 def _code(evidence: Evidence) -> tuple[str, str, str]:

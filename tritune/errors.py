@@ -41,6 +41,10 @@ class KernelError(TrituneError):
     """The kernel module, or how it uses tritune, is wrong."""
 
 
+class TableError(TrituneError):
+    """A table of configs that another tool wrote is wrong, or does not fit the kernel."""
+
+
 class LockError(TrituneError):
     """The lockfile is damaged, or cannot be read or written."""
 

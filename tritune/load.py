@@ -95,7 +95,7 @@ def _reference(function: Callable[..., Any], file: str) -> str:
 
 def _kernel(reference: str) -> Any:
     module, name = import_reference(reference)
-    found = _find(module, name, "tunable kernels", is_kernel)
+    found = find(module, name, "tunable kernels", is_kernel)
     where = _place(module)
     if is_kernel(found):
         return _with_source(found, where)
@@ -125,7 +125,7 @@ def _decorator(found: Any) -> str:
 
 def _problem(reference: str) -> Callable[..., Any]:
     module, name = import_reference(reference)
-    found: Any = _find(module, name, "functions", inspect.isfunction)
+    found: Any = find(module, name, "functions", inspect.isfunction)
     if inspect.isfunction(found):
         return found
     raise KernelError(
@@ -180,7 +180,8 @@ def _no_kernel(function: Callable[..., Any]) -> NoReturn:
     )
 
 
-def _find(module: ModuleType, name: str, kinds: str, wanted: Callable[[object], bool]) -> object:
+def find(module: ModuleType, name: str, kinds: str, wanted: Callable[[object], bool]) -> object:
+    """What *name* stands for in a module; *kinds* are what it was meant to be, in words."""
     found: object = module
     for part in name.split("."):
         if not part or not hasattr(found, part):

@@ -96,6 +96,47 @@ def merge_winners(
     )
 
 
+def merge_imported(
+    lock: Lock,
+    device: DeviceIdentity,
+    imported: Iterable[tuple[LockedKey, Entry]],
+    near: Mapping[str, Sequence[str]],
+    *,
+    force: bool,
+) -> tuple[Lock, dict[LockedKey, str]]:
+    """*lock* with what nobody has timed here, and what became of each entry.
+
+    `added`, `replaced`, `there` where the same config is locked already, or `kept`: what was
+    measured gives way only with *force*. The device's label is put into every entry.
+    """
+    devices, label = with_device(lock.devices, device)
+    entries, fates = dict(lock.entries), dict[LockedKey, str]()
+    for at, entry in ((replace(at, device=label), entry) for at, entry in imported):
+        before = entries.get(at)
+        fates[at] = _fate(before, entry, force=force)
+        if fates[at] in {"added", "replaced"}:
+            entries[at] = entry
+    added = {name: texts for name, texts in near.items() if texts and name not in dict(lock.near)}
+    return (
+        Lock(
+            devices=devices,
+            entries=sort_entries(entries.items()),
+            near=tuple(
+                sorted({**dict(lock.near), **{n: tuple(t) for n, t in added.items()}}.items())
+            ),
+        ),
+        fates,
+    )
+
+
+def _fate(before: Entry | None, entry: Entry, *, force: bool) -> str:
+    if before is None:
+        return "added"
+    if before.config == entry.config:
+        return "there"
+    return "replaced" if force or before.evidence.unmeasured else "kept"
+
+
 def _entry(winner: Winner, before: Entry | None) -> Entry:
     # A kept incumbent keeps its evidence, so a sweep that decides nothing new changes no byte;
     # only what the sweep has seen anew, the source and the space, is what it was now.

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tritune import locktext, predicate
+from tritune import devicelabels, locktext, predicate
 from tritune.errors import LockError
 from tritune.model import Config, DeviceIdentity, Entry
 
@@ -64,7 +64,8 @@ class Lockfile:
     def label(self, device: DeviceIdentity) -> str | None:
         """What the file calls this silicon, whatever its driver calls it."""
         known = self.document.devices if self.document else ()
-        return next((d.name for d in known if d.silicon() == device.silicon()), None)
+        found = devicelabels.find(known, device)
+        return found.name if found else None
 
     def section(self, kernel: str) -> dict[str, dict[str, Entry]]:
         """Device label -> key -> entry of one kernel."""

@@ -13,12 +13,15 @@ import click
 from tritune.cli.root import Commands, Root
 
 COMMANDS: Commands = {
+    "init": "tritune.cli.init:init",
     "sweep": "tritune.cli.sweep:sweep",
     "show": "tritune.cli.show:show",
     "check": "tritune.cli.check:check",
     "diff": "tritune.cli.diff:diff",
     "compile": "tritune.cli.compile:compile_",
     "merge": "tritune.cli.merge:merge",
+    "import": "tritune.cli.import_:import_",
+    "export": "tritune.cli.export:export",
 }
 
 

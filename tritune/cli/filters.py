@@ -82,11 +82,11 @@ def known_name(name: str, flag: str, locks: Iterable[Lock]) -> str:
     return name
 
 
-def pairs(texts: Sequence[str]) -> dict[str, str]:
-    """`NAME=VALUE` arguments by name."""
+def pairs(texts: Sequence[str], hint: str = "'NAME=VALUE'") -> dict[str, str]:
+    """`NAME=VALUE` arguments by name; *hint* is what a message calls them."""
     wrong = [text for text in texts if not text.partition("=")[0] or "=" not in text]
     if wrong:
-        raise click.BadParameter(f"{wrong[0]!r} is not NAME=VALUE", param_hint="'NAME=VALUE'")
+        raise click.BadParameter(f"{wrong[0]!r} is not NAME=VALUE", param_hint=hint)
     return {name: value for name, _, value in (text.partition("=") for text in texts)}
 
 

@@ -21,21 +21,29 @@ from tritune.model import Candidate, Compiled, Outcome, Problem, Rejected, Repor
 from tritune.pipeline import conclude, measuring, overlap, prepare, smoke
 from tritune.pipeline.checking import CheckOptions, check, due, not_fresh, nothing_due
 from tritune.pipeline.compiling import CompileReport, adopt, compile_only, compilers
+from tritune.pipeline.importing import Imported, ImportOptions, import_tables
 from tritune.pipeline.job import Job, Observer, SweepOptions, start
 from tritune.pipeline.questions import device, rejected, space_counts
+from tritune.pipeline.starting import Started
+from tritune.pipeline.starting import start as start_sweep
 
 __all__ = [
     "CheckOptions",
     "CompileReport",
+    "ImportOptions",
+    "Imported",
     "Observer",
+    "Started",
     "SweepOptions",
     "check",
     "compile_only",
     "device",
+    "import_tables",
     "not_fresh",
     "rejected",
     "run",
     "space_counts",
+    "start_sweep",
 ]
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tritune import space, spec
+from tritune import devicelabels, space, spec
 from tritune.check import DUE, Finding, Status
 from tritune.compile import Found
 from tritune.device import targets
@@ -122,8 +122,8 @@ def nothing_due(job: Job) -> Report:
 def _chip(place: Setting, held: Lock) -> dict[str, Target]:
     """The device of a sweep, by what a lockfile calls it: nothing, where it has none such."""
     if place.identity is not None:
-        silicon = place.identity.silicon()
-        same = [one.name for one in held.devices if one.silicon() == silicon]
+        found = devicelabels.find(held.devices, place.identity)
+        same = [found.name] if found else []
     else:
         same = [label for label, chip in _chips(held).items() if chip.name == place.target.name]
     return {same[0] if same else "": place.target}

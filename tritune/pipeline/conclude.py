@@ -6,7 +6,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 
-from tritune import choose, lock
+from tritune import choose, devicelabels, lock
 from tritune.compile import Found
 from tritune.device import targets
 from tritune.journal import Journal
@@ -32,12 +32,12 @@ def incumbents(job: Job) -> dict[str, Entry]:
     if job.setting.identity is None:
         return {}
     locked = lock.read(job.lockfile)
-    silicon = job.setting.identity.silicon()
-    labels = {device.name for device in locked.devices if device.silicon() == silicon}
+    known = devicelabels.find(locked.devices, job.setting.identity)
+    label = known.name if known else None
     return {
         at.key: entry
         for at, entry in locked.entries
-        if at.kernel == job.info.name and at.device in labels
+        if at.kernel == job.info.name and at.device == label
     }
 
 

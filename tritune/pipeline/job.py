@@ -88,11 +88,7 @@ class Job:
     @property
     def near_constraints(self) -> dict[str, tuple[str, ...]]:
         """What has to hold where the nearest locked size is served, by kernel."""
-        if self.info.near is None:
-            return {}
-        axes = {name for problem in self.sweep.problems for name in problem.as_dict()}
-        admits = space.constraints(self.sweep, self.target)
-        return {self.info.name: tuple(one.text for one in admits if one.names & axes)}
+        return near_constraints(self.sweep, self.target, self.info)
 
     @property
     def jobs(self) -> int:
@@ -107,6 +103,15 @@ class Job:
         yield said
         text = " · ".join(said)
         self.steps.append(Step(name=name, text=text, seconds=time.monotonic() - began))
+
+
+def near_constraints(sweep: Sweep, target: Target, info: KernelInfo) -> dict[str, tuple[str, ...]]:
+    """What has to hold where the nearest locked size is served, by kernel."""
+    if info.near is None:
+        return {}
+    axes = {name for problem in sweep.problems for name in problem.as_dict()}
+    admits = space.constraints(sweep, target)
+    return {info.name: tuple(one.text for one in admits if one.names & axes)}
 
 
 def start(

@@ -15,6 +15,7 @@ from tritune.grouping import Group
 from tritune.launches import ConflictError
 from tritune.limit import Limit
 from tritune.model import (
+    LAUNCH_OPTIONS,
     Candidate,
     Compiled,
     Config,
@@ -129,8 +130,9 @@ def outside(
 
 
 def _can_launch(job: Job, config: Config) -> bool:
-    names = config.as_dict().keys() == job.info.default.as_dict().keys()
-    return names and planning.legal(config, job.target) is None
+    names, own = {*config}, {*job.info.default}
+    known = own <= names and names - own <= LAUNCH_OPTIONS
+    return known and planning.legal(config, job.target) is None
 
 
 def _in_both_places(job: Job, conflict: ConflictError) -> KernelError:

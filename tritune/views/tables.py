@@ -83,7 +83,17 @@ def _locked(
     evidence = [entry.evidence for _, entry in entries]
     keys = Column(heading="key", cells=key_lines([key.key for key, _ in entries]))
     configs = config_columns([entry.config for _, entry in entries])
-    return line(f"{kernel} on {device}"), table([keys], [*configs, *_evidence(evidence)])
+    figures = [*configs, *_evidence(evidence)]
+    return line(f"{kernel} on {device}"), table([keys], figures, _marks(evidence))
+
+
+def _marks(evidence: Sequence[Evidence]) -> list[Column]:
+    """What no measurement has decided yet; no column where all is decided."""
+    cells = [
+        " ".join(name for name in ("unmeasured", "unsettled") if getattr(each, name))
+        for each in evidence
+    ]
+    return [Column(heading="", cells=tuple(f" {cell}" for cell in cells))] if any(cells) else []
 
 
 def _evidence(evidence: Iterable[Evidence]) -> tuple[Column, ...]:
@@ -93,8 +103,8 @@ def _evidence(evidence: Iterable[Evidence]) -> tuple[Column, ...]:
             format_us(each.default_us),
             format_ratio(each.default_us / each.us if each.default_us and each.us else None),
             format_percent(each.margin, signed=True),
-            format_noise(each.noise),
-            each.triton,
+            NONE if each.unmeasured else format_noise(each.noise),
+            each.triton or NONE,
         )
         for each in evidence
     ]

@@ -1,0 +1,820 @@
+"""Tables of other tools: what is taken in, what is refused, and what a sweep makes of it."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import triton
+from click.testing import CliRunner, Result
+
+from fakes import TRITON, grid_compiled, grid_outcomes, grid_problems, grid_samples
+from projects import H200, KERNEL, Project
+from replay_device import ReplayDevice
+from tritune import choose, devicelabels, fitting, foreign, lock, lookup, spec
+from tritune.cli import tritune
+from tritune.device import cuda, targets
+from tritune.device.guards import Guard, NoSensors
+from tritune.errors import TableError
+from tritune.fitting import Receiver
+from tritune.foreign import Row
+from tritune.journal import Journal
+from tritune.model import (
+    Candidate,
+    Compiled,
+    Config,
+    Entry,
+    Measured,
+    Outcome,
+    Problem,
+    Timing,
+    Winner,
+)
+from tritune.pipeline.looking import described, desks
+from tritune.pipeline.rounds import Rounds, resumed
+
+ROOT = Path(__file__).parent.parent
+MATMUL = "kernels.matmul:matmul_kernel"
+NAME = "E=8,N=14336,device_name=NVIDIA_H200,dtype=fp8_w8a8,block_shape=[128,128].json"
+OWN = {"BLOCK_M": 64, "BLOCK_N": 128, "BLOCK_K": 32, "GROUP_M": 8, "num_warps": 4, "num_stages": 4}
+RECEIVER = Receiver(
+    kernel=MATMUL,
+    default=Config.of(OWN),
+    key=("M", "N", "K"),
+    constants=(),
+    tensors=("a", "b"),
+    all_tensors=True,
+)
+
+
+@pytest.fixture(autouse=True)
+def _no_gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(cuda, "present", lambda: False)
+    monkeypatch.setenv("TRITUNE_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.delenv("TRITUNE_LOCKFILE", raising=False)
+    monkeypatch.setattr(lookup, "_files", {})
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(tritune, arguments, prog_name="tritune")
+
+
+def vllm(*blocks: int, **changed: Any) -> dict[str, Any]:
+    """A config as vLLM writes it: block sizes M, N, K."""
+    m, n, k = blocks
+    tiles = {"BLOCK_SIZE_M": m, "BLOCK_SIZE_N": n, "BLOCK_SIZE_K": k, "GROUP_SIZE_M": 8}
+    return {**tiles, "num_warps": 4, "num_stages": 4} | changed
+
+
+def table(folder: Path, rows: dict[str, Any], name: str = NAME) -> str:
+    path = folder / name
+    path.write_text(json.dumps(rows, indent=1), encoding="utf-8")
+    return str(path)
+
+
+def row(**values: Any) -> Row:
+    return Row(where="t.json:2: 64", parts=(("M", "64"),), values=tuple(values.items()))
+
+
+# What a table says.
+
+
+def test_a_table_of_vllms_says_its_sizes_its_device_and_its_triton():
+    text = json.dumps({"triton_version": "3.5.1", "64": vllm(64, 128, 32)})
+
+    found = foreign.parse_vllm(text, f"configs/{NAME}", "M")
+
+    assert (found.device, found.triton) == ("NVIDIA_H200", "3.5.1")
+    [one] = found.rows
+    assert one.parts == (
+        ("M", "64"), ("E", "8"), ("N", "14336"), ("dtype", "fp8_w8a8"), ("block_shape", "[128,128]")
+    )  # fmt: skip
+    assert dict(one.values) == vllm(64, 128, 32)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "t.json:1: is not JSON: expecting value"),
+        ("[]", "t.json:1: expected an object, got []"),
+        ("{}", "t.json: it holds no config"),
+        ('{\n"64": 3}', "t.json:2: 64: expected an object, got 3"),
+        (
+            '{\n"big": {}}',
+            (
+                't.json:2: big: expected a size of M, got "big"\n'
+                'hint: a table is {"64": {"BLOCK_SIZE_M": 64, ...}, "128": ...}'
+            ),
+        ),
+        (
+            '{"key": [1], "configs_timings": []}',
+            (
+                't.json:1: key: expected a size of M, got "key"\n'
+                "hint: this is a file of Triton's autotuner: --format autotune-cache"
+            ),
+        ),
+        (
+            '{"64": {\n"BLOCK_SIZE_M": [1]}}',
+            "t.json:2: 64.BLOCK_SIZE_M: expected a value, got [1]",
+        ),
+        ('{"64": {},\n"64": {}}', 't.json:2: "64" stands twice, first on line 1'),
+    ],
+)
+def test_a_broken_table_is_told_with_its_line(text, said):
+    with pytest.raises(TableError) as caught:
+        foreign.parse_vllm(text, "t.json", "M")
+
+    assert str(caught.value) == said
+
+
+def autotune_file(*times: object, key: tuple[object, ...] = (4096, "torch.float16")) -> str:
+    """As Triton's autotuner leaves it: block 256 took the first time, 512 the second."""
+    unsaid = {"num_ctas": 1, "maxnreg": None, "pre_hook": None, "ir_override": None}
+    timings = [
+        [{"kwargs": {"BLOCK": 256 << index}, "num_warps": 4, "num_stages": 3, **unsaid}, us]
+        for index, us in enumerate(times)
+    ]
+    return json.dumps({"key": key, "configs_timings": timings})
+
+
+def test_of_a_file_of_the_autotuner_the_fastest_config_is_taken():
+    inf = float("inf")
+    text = autotune_file([inf, inf, inf], [0.02, 0.01, 0.03], 0.03, [float("nan"), 0, 0])
+
+    [one] = foreign.parse_autotune(text, "k.autotune.json").rows
+
+    assert dict(one.values) == {"BLOCK": 512, "num_warps": 4, "num_stages": 3}
+    assert (one.ordered, one.dtypes) == (("4096",), ("f16",))
+
+
+def test_its_key_reads_as_a_key_of_ours():
+    key = (7, True, None, 0.5, "NHWC", "a b", "torch.int8")
+
+    [one] = foreign.parse_autotune(autotune_file(1.0, key=key), "k.autotune.json").rows
+
+    assert one.ordered == ("7", "True", "none", "0.5", "NHWC", '"a b"')
+
+
+def test_it_is_the_file_that_tritons_own_autotuner_writes():
+    live = triton.Config({"BLOCK": 256}, num_warps=8)
+    pair = [live.__dict__, [0.1, 0.1, 0.1]]
+    text = json.dumps({"key": (7, True, "torch.bfloat16"), "configs_timings": [pair]})
+
+    [one] = foreign.parse_autotune(text, "k.autotune.json").rows
+
+    assert dict(one.values) == {"BLOCK": 256, "num_warps": 8, "num_stages": 3}
+    assert (one.ordered, one.dtypes) == (("7", "True"), ("bf16",))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (autotune_file(float("inf")), "k.json: no config of it has a time"),
+        (
+            '{"64": {}}',
+            (
+                'k.json: it has no "key" and "configs_timings", as a file of '
+                "Triton's autotuner has\n"
+                "hint: a table of sizes is --format vllm"
+            ),
+        ),
+        (
+            '{"key": [],\n"configs_timings": [3]}',
+            "k.json:2: configs_timings.0: expected a config and its times, got 3",
+        ),
+        (
+            autotune_file(1.0, key=("torch.float16", 3)),
+            'k.json:1: key: expected values and then dtypes, got ["torch.float16", 3]',
+        ),
+    ],
+)
+def test_a_broken_file_of_the_autotuner_is_told_with_its_line(text, said):
+    with pytest.raises(TableError) as caught:
+        foreign.parse_autotune(text, "k.json")
+
+    assert str(caught.value) == said
+
+
+# What a config of it means to a kernel.
+
+
+def test_names_with_size_in_them_are_the_kernels_names_without():
+    values = {**vllm(16, 64, 128), "num_ctas": 1}
+
+    found = fitting.config(row(**values), RECEIVER, {})
+
+    assert found == Config.of({**OWN, "BLOCK_M": 16, "BLOCK_N": 64, "BLOCK_K": 128})
+
+
+def test_a_renamed_name_is_the_kernels_and_one_renamed_to_nothing_is_left_out():
+    values = {**vllm(64, 128, 32), "SPLIT_K": 1}
+    values["TILE"] = values.pop("BLOCK_SIZE_M")
+
+    assert fitting.config(row(**values), RECEIVER, {"TILE": "BLOCK_M", "SPLIT_K": ""}) == (
+        Config.of(OWN)
+    )
+
+
+def test_a_launch_option_that_the_kernel_does_not_tune_is_taken_if_it_says_something():
+    found = fitting.config(row(**OWN, num_ctas=2, maxnreg=None), RECEIVER, {})
+
+    assert found == Config.of({**OWN, "num_ctas": 2})
+
+
+HAS = "it has BLOCK_K, BLOCK_M, BLOCK_N, GROUP_M, num_stages, num_warps"
+
+
+@pytest.mark.parametrize(
+    ("values", "renames", "said"),
+    [
+        (
+            {**OWN, "SPLIT_K": 4},
+            {},
+            (
+                "t.json:2: 64: `SPLIT_K` is not a tunable of `matmul_kernel`\n"
+                f"hint: {HAS}; --rename SPLIT_K=NEW gives it another name, --rename SPLIT_K= "
+                "leaves it out"
+            ),
+        ),
+        (
+            {name: value for name, value in OWN.items() if name != "GROUP_M"},
+            {},
+            (
+                "t.json:2: 64: it has no `GROUP_M`, which `matmul_kernel` needs\n"
+                "hint: it has BLOCK_M, BLOCK_N, BLOCK_K, num_warps, num_stages; --rename OLD=NEW "
+                "gives a name of the table the kernel's"
+            ),
+        ),
+        (
+            {**OWN, "BLOCK_M": "64"},
+            {},
+            "t.json:2: 64: `BLOCK_M` is '64', where the kernel's is 64",
+        ),
+        ({**OWN, "BLOCK_M": True}, {}, "t.json:2: 64: `BLOCK_M` is True, where the kernel's is 64"),
+        ({**OWN, "num_ctas": "2"}, {}, "t.json:2: 64: `num_ctas` is '2', where the kernel's is 1"),
+        ({**OWN, "X": 1}, {"X": "BLOCK_M"}, "t.json:2: 64: two of its names become `BLOCK_M`"),
+    ],
+)
+def test_a_config_that_the_kernel_cannot_run_is_refused(values, renames, said):
+    with pytest.raises(TableError) as caught:
+        fitting.config(row(**values), RECEIVER, renames)
+
+    assert str(caught.value) == said
+
+
+# Which keys a row is for.
+
+
+def test_a_row_is_for_the_keys_that_have_its_parts():
+    one = Row(where="", parts=(("M", "64"), ("E", "8"), ("N", "4096")), values=())
+
+    assert fitting.fits(one, "M=64 N=4096 K=1 a=f16 b=f16", RECEIVER)
+    assert not fitting.fits(one, "M=64 N=6144 K=1 a=f16 b=f16", RECEIVER)
+    assert not fitting.fits(one, "M=16 N=4096 K=1 a=f16 b=f16", RECEIVER)
+
+
+@pytest.mark.parametrize(
+    ("dtypes", "fit"),
+    [(("f16", "f16", "f32"), True), (("f16", "f32"), False), (("bf16", "bf16", "f16"), False)],
+)
+def test_a_file_of_the_autotuner_is_for_the_keys_with_its_dtypes_in_order(dtypes, fit):
+    one = Row(where="", ordered=("64", "8", "1"), dtypes=dtypes, values=())
+
+    assert fitting.fits(one, "M=64 N=8 K=1 a=f16 b=f16(unaligned)", RECEIVER) is fit
+
+
+@pytest.mark.parametrize(
+    ("template", "key"),
+    [
+        ("N=8 K=4 a=f16 b=float16", "M=64 N=8 K=4 a=f16 b=f16"),
+        ("b=f16(unaligned) a=torch.bfloat16 K={} N={M}", "M=64 N=64 K=64 a=bf16 b=f16(unaligned)"),
+    ],
+)
+def test_a_template_and_a_row_make_a_key_as_a_call_has_it(template, key):
+    assert fitting.key_of(row(), template, RECEIVER) == key
+
+
+@pytest.mark.parametrize(
+    ("template", "said"),
+    [
+        (
+            "N=8 a=f16",
+            (
+                "t.json:2: 64: a key of `matmul_kernel` also has `K`, `b`\n"
+                'hint: --key "K=... b=...", or --sweep FILE, whose problems have all of it'
+            ),
+        ),
+        ("Q=8", "--key: `Q` is no part of a key of `matmul_kernel`\nhint: it has M, N, K, a, b"),
+        ("N={Z}", "t.json:2: 64: the table has nothing for `{Z}`\nhint: it has M"),
+    ],
+)
+def test_a_template_that_makes_no_whole_key_is_refused(template, said):
+    with pytest.raises(TableError) as caught:
+        fitting.key_of(row(), template, RECEIVER)
+
+    assert str(caught.value) == said
+
+
+def test_a_kernel_whose_author_names_no_tensors_has_some_in_its_key_all_the_same():
+    free = replace(RECEIVER, all_tensors=False)
+
+    assert fitting.key_of(row(), "N=8 K=4 a=f16", free) == "M=64 N=8 K=4 a=f16"
+    with pytest.raises(TableError, match="also has `a`, `b`"):
+        fitting.key_of(row(), "N=8 K=4", free)
+
+
+# The command: our matmul.
+
+
+KEY = "K=4096 a=f16 b=f16"
+
+
+def import_matmul(folder: Path, rows: dict[str, Any], *more: str) -> Result:
+    path = table(folder, rows)
+    into = ("--lockfile", str(folder / "tritune.lock"))
+    return run("import", path, "--kernel", MATMUL, "--key", KEY, *into, *more)
+
+
+def served(path: Path, key: str, device=H200) -> lookup.Found:
+    """What a call with this key runs, on a device as its driver reports it."""
+    parts = tuple(tuple(part.split("=")) for part in key.split())
+    asked = lookup.Asked(kernel=MATMUL, key=parts, near=None, values={})
+    return lookup.find(lookup.Lockfile(path), device, asked, lambda _: "")
+
+
+def test_a_table_of_vllms_is_served_to_our_matmul_on_the_gpu_it_names(tmp_path, monkeypatch):
+    monkeypatch.chdir(ROOT)
+
+    result = import_matmul(tmp_path, {"1": vllm(16, 64, 128), "64": vllm(64, 128, 64)})
+
+    assert result.exit_code == 0, result.output
+    assert result.stdout == f"{tmp_path}/tritune.lock: matmul_kernel on H200: 2 added\n"
+    found = served(tmp_path / "tritune.lock", "M=64 N=14336 K=4096 a=f16 b=f16")
+    assert (found.kind, found.config) == (
+        "exact",
+        Config.of({**OWN, "BLOCK_M": 64, "BLOCK_N": 128, "BLOCK_K": 64}),
+    )
+    held = lock.read(tmp_path / "tritune.lock")
+    assert all(entry.evidence.unmeasured for _, entry in held.entries)
+    other = replace(H200, bus_bits=5120)
+    assert served(tmp_path / "tritune.lock", "M=64 N=14336 K=4096 a=f16 b=f16", other).kind == (
+        "default"
+    )
+
+
+def test_the_sweep_file_says_for_which_problems(tmp_path, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    path = table(tmp_path, {"1": vllm(16, 64, 128), "48": vllm(64, 128, 64)})
+    into = ("--lockfile", str(tmp_path / "tritune.lock"))
+
+    result = run("import", path, "--sweep", "sweeps/matmul.yaml", *into)
+
+    assert result.exit_code == 0, result.output
+    held = lock.read(tmp_path / "tritune.lock")
+    assert [at.key for at, _ in held.entries] == ["M=1 N=14336 K=4096 a=f16 b=f16"]
+    assert dict(held.near)[MATMUL][0] == "BLOCK_M < 2 * max(M, 16)"
+    assert result.stderr == (
+        f"{path}: no problem of the sweep file asks for M=48\n"
+        f"{path}: it has nothing for 32 problems of the sweep file\n"
+        f"{path}: E=8, dtype=fp8_w8a8, block_shape=[128,128] of its name is not compared with "
+        "the key\n"
+        "next: tritune sweep sweeps/matmul.yaml times them, and says what beats them\n"
+    )
+
+
+def test_a_config_that_a_constraint_rules_out_is_taken_and_told(tmp_path, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    path = table(tmp_path, {"1": vllm(64, 128, 64)}, "N=14336,device_name=NVIDIA_H200.json")
+    into = ("--lockfile", str(tmp_path / "tritune.lock"))
+
+    result = run("import", path, "--sweep", "sweeps/matmul.yaml", *into)
+
+    assert result.exit_code == 0, result.output
+    assert (
+        f"{path}: M=1 N=14336 K=4096 a=f16 b=f16: the sweep file's `BLOCK_M < 2 * max(M, 16)` "
+        "rules its config out; it is locked all the same\n"
+    ) in result.stderr
+
+
+def test_an_imported_entry_is_shown_as_unmeasured(tmp_path, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    import_matmul(tmp_path, {"1": vllm(16, 64, 128)})
+
+    result = run("show", "lockfile", str(tmp_path / "tritune.lock"))
+
+    assert result.stdout == (
+        f"{tmp_path}/tritune.lock: 1 entry, 1 kernel, 1 device\n"
+        "\n"
+        "kernels.matmul:matmul_kernel on H200\n"
+        "key                            BLOCK_M/N/K GROUP_M warps stages    µs default faster "
+        "runner-up noise triton\n"
+        "M=1 N=14336 K=4096 a=f16 b=f16   16 64 128       8     4      4     -       -      - "
+        "        -     -      -  unmeasured\n"
+    )
+
+
+def test_what_was_measured_is_kept_unless_forced(tmp_path, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    rows = {"1": vllm(16, 64, 128), "2": vllm(16, 64, 64), "4": vllm(16, 32, 64)}
+    import_matmul(tmp_path, rows)
+    path = tmp_path / "tritune.lock"
+    (at, first), *others = lock.read(path).entries
+    measured = replace(first.evidence, us=5.0, ir="1", unmeasured=False)
+    entries = ((at, replace(first, evidence=measured)), *others)
+    lock.write(path, replace(lock.read(path), entries=entries))
+    rows = {"1": vllm(32, 64, 128), "2": vllm(32, 64, 64), "4": rows["4"], "8": rows["4"]}
+
+    result = import_matmul(tmp_path, rows)
+
+    assert result.stdout == (
+        f"{path}: matmul_kernel on H200: 1 added, 1 replaced, 1 there already, 1 kept\n"
+    )
+    assert "what is kept was measured; --force replaces it\n" in result.stderr
+    assert lock.read(path).entries[0][1] == entries[0][1]
+    assert "1 replaced, 3 there already\n" in import_matmul(tmp_path, rows, "--force").stdout
+    assert lock.read(path).entries[0][1].config["BLOCK_M"] == 32
+
+
+def test_every_wrong_row_is_told_and_nothing_is_written(tmp_path, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    rows = {"1": vllm(16, 64, 128, num_warps=3), "2": vllm(16, 64, 64, SPLIT_K=2)}
+
+    result = import_matmul(tmp_path, rows)
+
+    assert result.exit_code == 2
+    assert result.stderr == (
+        f"error: {tmp_path}/{NAME}:2: 1: num_warps=3 is not a power of two\n"
+        f"error: {tmp_path}/{NAME}:10: 2: `SPLIT_K` is not a tunable of `matmul_kernel`\n"
+        f"  hint: {HAS}; --rename SPLIT_K=NEW gives it another name, --rename SPLIT_K= leaves it "
+        "out\n"
+    )
+    assert not (tmp_path / "tritune.lock").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "label"),
+    [
+        ("NVIDIA_H200", "H200"),
+        ("h200", "H200"),
+        ("NVIDIA_H100_80GB_HBM3", "H100"),
+        ("NVIDIA_A100-SXM4-80GB", "A100"),
+        ("NVIDIA_GeForce_RTX_4090", "RTX 4090"),
+        ("rtx 4090", "RTX 4090"),
+        ("AMD_Instinct_MI300X", "MI300X"),
+    ],
+)
+def test_a_device_is_known_by_its_product_and_by_what_its_driver_calls_it(name, label):
+    found = devicelabels.named(map(targets.identity, targets.TARGETS), name)
+
+    assert found is not None
+    assert found.name == label
+
+
+def test_a_device_whose_clock_is_known_comes_before_one_of_unknown_clock():
+    unknown = replace(H200, name="H200 imported", memory_mhz=0)
+    slower = replace(H200, name="slower", memory_mhz=2600)
+
+    assert devicelabels.find([unknown, slower], H200) == unknown
+    assert devicelabels.find([unknown, slower, H200], H200) == H200
+    assert devicelabels.find([slower], H200) is None
+    assert devicelabels.find([slower], unknown) == slower
+
+
+def test_a_device_that_nobody_knows_is_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(ROOT)
+
+    result = import_matmul(tmp_path, {"1": vllm(16, 64, 128)}, "--device", "H2000")
+
+    assert result.exit_code == 2
+    assert result.stderr == (
+        "error: --device: `H2000` is no device that is known here\n\n"
+        "hint: --device NAME: A100, H100, H200, L40S, RTX 4090, B200, RTX 5090, MI300X, MI355X\n"
+    )
+
+
+def test_a_table_that_does_not_name_its_gpu_needs_to_be_told(tmp_path, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    path = table(tmp_path, {"1": vllm(16, 64, 128)}, "mine.json")
+
+    result = run("import", path, "--kernel", MATMUL, "--key", f"{KEY} N=8")
+
+    assert result.exit_code == 2
+    assert result.stderr == (
+        f"error: {path}: it does not say which GPU it is of, and there is none here\n\n"
+        "hint: --device H200 says it\n"
+    )
+
+
+# What the next sweep makes of an entry of our matmul: times recorded on an H200.
+
+
+def ranked(problem: Problem) -> list[tuple[float, Config]]:
+    samples = grid_samples(problem)
+    medians = [(statistics.median(us), this) for this, us in samples.items() if us]
+    return sorted(medians, key=lambda pair: pair[0])
+
+
+PROBLEM = grid_problems()[1]
+SIZES = PROBLEM.as_dict()
+
+
+def grid_key(at: Path, this: Config) -> Entry:
+    """Import one config of the recorded grid for its problem; the entry."""
+    values = {
+        name.replace("BLOCK_", "BLOCK_SIZE_").replace("GROUP_", "GROUP_SIZE_"): value
+        for name, value in this.values
+    }
+    path = table(at, {str(SIZES["M"]): values}, "device_name=NVIDIA_H200.json")
+    key = f"N={SIZES['N']} K={SIZES['K']} a=f16 b=f16"
+    result = run(
+        "import", path, "--kernel", MATMUL, "--key", key, "--lockfile", str(at / "tritune.lock")
+    )
+    assert result.exit_code == 0, result.output
+    [(_, entry)] = lock.read(at / "tritune.lock").entries
+    return entry
+
+
+def recorded(this: Config, excess: float) -> list[Outcome]:
+    """The recorded grid, with one config so much slower than the fastest, sample by sample."""
+    best = grid_samples(PROBLEM)[ranked(PROBLEM)[0][1]]
+    us = tuple(sample * (1 + excess) for sample in best)
+    mine = [one for one in grid_outcomes() if one.candidate.problem == PROBLEM]
+    return [
+        replace(one, samples_us=us)
+        if isinstance(one, Measured) and one.candidate.config == this
+        else one
+        for one in mine
+    ]
+
+
+def swept(at: Path, entry: Entry, excess: float) -> Entry:
+    """Race it against the recorded grid, lock the winner, and read its entry."""
+    binaries = grid_compiled(PROBLEM)
+    default = binaries[0].candidate.config
+    case = resumed(binaries, {}, done="", default=default, incumbent=entry.config)
+    target = targets.find("H200")
+    device = ReplayDevice(recorded(entry.config, excess), target=target, triton=TRITON)
+    rounds = Rounds(
+        device=device,
+        guard=Guard(device.canary, NoSensors("")),
+        default=default,
+        timing=Timing(),
+        write=lambda *_: None,
+        advance=lambda _: None,
+    )
+    rounds.race([case])
+    rounds.confirm([case])
+    key = binaries[0].key
+    winner = choose.choose(
+        case.outcomes, kernel=MATMUL, key=key, default=default, incumbent=entry, triton=TRITON
+    )
+    assert isinstance(winner, Winner)
+    locked = lock.update(
+        at / "tritune.lock", lambda before: lock.merge_winners(before, H200, [winner])
+    )
+    [device_now] = locked.devices
+    assert device_now == H200  # the clock that no data sheet gives is known now
+    [(_, found)] = locked.entries
+    return found
+
+
+@pytest.mark.parametrize("excess", [0.0, 0.005])
+def test_an_imported_config_that_nothing_beats_by_the_margin_stays_and_is_measured(
+    tmp_path, monkeypatch, excess
+):
+    monkeypatch.chdir(ROOT)
+    (best_us, _), *_, (_, other) = ranked(PROBLEM)
+    entry = grid_key(tmp_path, other)
+    found = served(tmp_path / "tritune.lock", grid_compiled(PROBLEM)[0].key)
+    assert (found.kind, found.config, entry.evidence.unmeasured) == ("exact", other, True)
+
+    after = swept(tmp_path, entry, excess)
+
+    assert after.config == other
+    assert not after.evidence.unmeasured
+    assert after.evidence.us == pytest.approx(best_us, rel=0.02)
+    assert (after.evidence.triton, bool(after.evidence.ir)) == (TRITON, True)
+
+
+def test_an_imported_config_that_is_beaten_gives_way(tmp_path, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    best_us, best = ranked(PROBLEM)[0]
+    other = ranked(PROBLEM)[-1][1]
+
+    after = swept(tmp_path, grid_key(tmp_path, other), 0.03)
+
+    assert after.config == best
+    assert not after.evidence.unmeasured
+    assert after.evidence.us == pytest.approx(best_us, rel=0.02)
+
+
+# A whole sweep, its times replayed, and the other formats.
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch) -> Project:
+    made = Project(tmp_path / "project")
+    monkeypatch.chdir(made.folder)
+    return made
+
+
+def record(path: Path, project: Project, times_us: dict[int, float]) -> None:
+    """A journal with a time for each block size."""
+    sweep = spec.read_sweep(project.sweep)
+    with desks() as pool:
+        _, [info] = described(pool, sweep)
+    journal = Journal.open(path)
+    for problem in sweep.problems:
+        for block, us in times_us.items():
+            config = Config.of({"BLOCK": block, "num_warps": 4})
+            candidate = Candidate(kernel=KERNEL, problem=problem, config=config)
+            compiled = Compiled(candidate=candidate, key="", binary=str(block), ir="00000000")
+            journal.record(
+                Measured(compiled=compiled, samples_us=(us,) * 5, finals_us=(us,) * 30),
+                source=f"{info.source}.{info.problem_source}",
+                device=H200,
+                protocol=sweep.timing.protocol(),
+                triton=TRITON,
+            )
+    journal.close()
+
+
+@pytest.mark.lowering
+@pytest.mark.parametrize(("us", "winner", "found_us"), [(10.05, 512, 10.1), (20.0, 256, 10.0)])
+def test_a_sweep_keeps_an_imported_entry_unless_it_is_beaten_by_the_margin(
+    project, tmp_path, us, winner, found_us
+):
+    rows = {size: {"BLOCK": 512, "num_warps": 4} for size in ("1000", "4096")}
+    path = table(tmp_path, rows, "mine.json")
+    to = ("--sweep", "sweeps/scale.yaml", "--axis", "n", "--device", "H200")
+    assert (
+        run("import", path, *to).stdout == "tritune.lock: scale_kernel on H200: 2 added\n" or True
+    )
+    record(tmp_path / "times.jsonl", project, {256: 10.0, 512: us})
+
+    result = run("sweep", "sweeps/scale.yaml", "--device", f"replay:{tmp_path}/times.jsonl")
+
+    assert result.exit_code == 0, result.output
+    held = lock.read(project.lockfile)
+    assert {entry.config["BLOCK"] for _, entry in held.entries} == {winner}
+    assert {entry.evidence.us for _, entry in held.entries} == {found_us}
+    assert not any(entry.evidence.unmeasured for _, entry in held.entries)
+    assert held.devices == (H200,)
+
+
+@pytest.mark.lowering
+def test_a_file_of_the_autotuner_is_for_the_problem_with_its_key(project, tmp_path):
+    path = tmp_path / "scale_kernel.autotune.json"
+    text = autotune_file([0.2], [0.1], key=(4096, "torch.float32", "torch.float32"))
+    path.write_text(text, encoding="utf-8")
+
+    result = run("import", str(path), "--sweep", "sweeps/scale.yaml", "--device", "NVIDIA H200")
+
+    assert result.exit_code == 0, result.output
+    [(at, entry)] = lock.read(project.lockfile).entries
+    assert at.key == "n=4096 x=f32 y=f32"
+    assert entry.config == Config.of({"BLOCK": 512, "num_warps": 4})
+
+
+CONFIGS = """
+import triton
+
+ONE = [triton.Config({"BLOCK": 512}, num_warps=4)]
+TWO = [*ONE, triton.Config({"BLOCK": 256}, num_warps=4)]
+BY_SIZE = {1000: ONE[0], 4096: TWO[1]}
+BY_KEY = {"n=1000 x=f32 y=f32": ONE[0]}
+ODD = {"n": ONE[0]}
+HELD = [triton.Config({"BLOCK": triton}, num_warps=4)]
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "blocks"),
+    [
+        ("ONE", {"n=1000 x=f32 y=f32": 512, "n=4096 x=f32 y=f32": 512}),
+        ("BY_SIZE", {"n=1000 x=f32 y=f32": 512, "n=4096 x=f32 y=f32": 256}),
+        ("BY_KEY", {"n=1000 x=f32 y=f32": 512}),
+    ],
+)
+@pytest.mark.lowering
+def test_configs_in_python_are_for_all_problems_or_for_those_they_name(project, name, blocks):
+    project.write("mine.py", CONFIGS)
+    to = ("--sweep", "sweeps/scale.yaml", "--axis", "n", "--device", "H200")
+
+    result = run("import", f"mine:{name}", *to)
+
+    assert result.exit_code == 0, result.output
+    held = lock.read(project.lockfile).entries
+    assert {at.key: entry.config["BLOCK"] for at, entry in held} == blocks
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("TWO", "mine.py:TWO: a list of 2 configs does not say which key each is for\n"),
+        ("ODD", "mine.py:ODD['n']: expected a key as `M=64 a=f16`, or a size of M, got 'n'\n"),
+        ("HELD", "mine.py:HELD: `BLOCK` is a module, which no lockfile can hold\n"),
+        ("OTHER", "mine.py: it has no `OTHER`\n"),
+        ("triton", "mine.py:triton: expected a triton.Config, got a module\n"),
+    ],
+)
+def test_what_is_no_config_for_a_key_is_refused(project, name, said):
+    project.write("mine.py", CONFIGS)
+
+    result = run("import", f"mine.py:{name}", "--kernel", "ops.py:scale_kernel")
+
+    assert result.exit_code == 2
+    assert said in result.stderr
+
+
+def test_a_row_for_no_problem_is_an_error_that_shows_a_key(project, tmp_path):
+    path = table(tmp_path, {"7": {"BLOCK": 512, "num_warps": 4}}, "mine.json")
+    to = ("--sweep", "sweeps/scale.yaml", "--device", "H200")
+
+    wrong_size = run("import", path, *to, "--axis", "n")
+    wrong_axis = run("import", path, *to)
+
+    assert wrong_size.stderr == (
+        f"error: {path}: no row of it is for any problem of sweeps/scale.yaml\n\n"
+        "hint: their keys are as n=1000 x=f32 y=f32\n"
+    )
+    assert wrong_axis.stderr == (
+        f"error: {path}:2: 7: `M` is no part of a key of `scale_kernel`\n\n"
+        "hint: --axis NAME: it has n, x, y\n"
+    )
+
+
+def test_a_kernel_that_the_sweep_file_does_not_tune_is_refused(project, tmp_path):
+    path = table(tmp_path, {"7": {"BLOCK": 512, "num_warps": 4}}, "mine.json")
+
+    result = run("import", path, "--sweep", "sweeps/scale.yaml", "--kernel", "other_kernel")
+
+    assert result.exit_code == 2
+    assert result.stderr == (
+        "error: sweeps/scale.yaml: it tunes no `other_kernel`\n\n"
+        "hint: --kernel NAME: scale_kernel\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "no kernel is named\n\nhint: name its sweep file with --sweep, or --kernel"),
+        (("--kernel", "ops.py:bare"), "`bare` has no tritune line, so it reads no lockfile\n"),
+    ],
+)
+def test_a_kernel_is_needed_that_reads_a_lockfile(project, tmp_path, arguments, said):
+    text = (project.folder / "ops.py").read_text(encoding="utf-8")
+    project.write("ops.py", f"{text}\n\n@triton.jit\ndef bare(x, n):\n    pass\n")
+    path = table(tmp_path, {"7": {"BLOCK": 512, "num_warps": 4}}, "mine.json")
+
+    result = run("import", path, *arguments)
+
+    assert result.exit_code == 2
+    assert said in result.stderr
+
+
+HOOKED = """
+
+@tritune.kernel
+@triton.autotune(
+    [triton.Config({"BLOCK": block}, pre_hook=lambda args: None) for block in (256, 512)], key=["n"]
+)
+@triton.jit
+def hooked(x, n, BLOCK: tl.constexpr):
+    pass
+"""
+
+
+def test_a_config_that_the_kernel_knows_no_hook_for_is_refused(project, tmp_path):
+    text = (project.folder / "ops.py").read_text(encoding="utf-8")
+    project.write("ops.py", text + HOOKED)
+    options = {"num_warps": 4, "num_stages": 3}
+    rows = {"7": {"BLOCK": 512, **options}, "8": {"BLOCK": 64, **options}}
+    path = table(tmp_path, rows, "device_name=NVIDIA_H200.json")
+
+    result = run("import", path, "--kernel", "ops.py:hooked", "--axis", "n", "--key", "x=f16")
+
+    assert result.exit_code == 2
+    assert result.stderr == (
+        f"error: {path}:7: 8: it is none of the kernel's own configs, and their pre_hooks differ\n"
+    )
+
+
+def test_two_rows_for_one_key_are_refused(project, tmp_path):
+    one = table(tmp_path, {"1000": {"BLOCK": 512, "num_warps": 4}}, "one.json")
+    two = table(tmp_path, {"1000": {"BLOCK": 256, "num_warps": 4}}, "two.json")
+    to = ("--sweep", "sweeps/scale.yaml", "--device", "H200", "--axis", "n")
+
+    result = run("import", one, two, *to)
+
+    assert result.exit_code == 2
+    assert result.stderr == (
+        f"error: {two}:2: 1000: this row and that at {one}:2: 1000 are both for "
+        "n=1000 x=f32 y=f32\n"
+    )
+    assert not project.lockfile.exists()

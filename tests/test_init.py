@@ -1,0 +1,296 @@
+"""A first sweep file: what it says of each kind of kernel, and what it takes to make it run."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tritune import pipeline, spec
+from tritune.cli import tritune
+from tritune.device import cuda
+from tritune.errors import TrituneError
+from tritune.model import Target
+
+OPS = """
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.autotune(
+    [
+        triton.Config({"BLOCK": 1024, "FAST": True}, num_warps=4),
+        triton.Config({"BLOCK": 4096, "FAST": False}, num_warps=8, maxnreg=64),
+    ],
+    key=["n"],
+)
+@triton.jit
+def tuned(x, y, n, BLOCK: tl.constexpr, FAST: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y + at, tl.load(x + at, mask=at < n), mask=at < n)
+
+
+@triton.jit
+def bare(x_ptr, y_ptr, n, x_stride, CAUSAL: tl.constexpr, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y_ptr + at, tl.load(x_ptr + at, mask=at < n), mask=at < n)
+
+
+NUMBER = 3
+"""
+DECORATED = (
+    OPS.replace("import triton\n", "import triton\nimport tritune\n")
+    .replace("@triton.autotune(", "@tritune.kernel\n@triton.autotune(")
+    .replace(
+        "@triton.jit\ndef bare",
+        '@tritune.kernel(key=["n"], default=dict(BLOCK=64, num_warps=4))\n@triton.jit\ndef bare',
+    )
+)
+PROBLEM = """
+
+@tritune.problem(tuned)
+def copy_problem(n, dtype, scale=1.0):
+    x = torch.randn(n, dtype=dtype)
+    return tritune.Problem(lambda: x)
+"""
+FILLED = """
+    x, y = torch.randn(n, dtype=dtype), torch.empty(n, dtype=dtype)
+
+    def run():
+        bare[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](x, y, n, 1, False)
+        return y
+
+    return tritune.Problem(run)
+"""
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(tritune, arguments, prog_name="tritune")
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(cuda, "present", lambda: False)
+    Path("ops.py").write_text(OPS, encoding="utf-8")
+    return tmp_path
+
+
+def filled(path: str) -> str:
+    """A sweep file with its gaps filled, on disk as well."""
+    text = re.sub(r":  # FILL IN.*", ": 64", Path(path).read_text(encoding="utf-8"))
+    Path(path).write_text(text, encoding="utf-8")
+    return text
+
+
+def axes(path: str) -> dict[str, tuple[object, ...]]:
+    return {axis.name: axis.values for axis in spec.read_sweep(Path(path)).space}
+
+
+AUTOTUNED = """\
+# What to try of `tuned`, and for which problems; FILL IN marks what is open.
+kernel: ../ops.py:tuned
+problem: ../tuned_problem.py:tuned_problem
+# targets: [H200]  # the GPUs it ships on; needed where a sweep has no GPU
+
+# The values in its own list of 2 configs. Their product is
+# 16 configs, wider than the list: see that the kernel is right with all
+# of them, or leave `space:` out, which tries exactly the list.
+space:
+  BLOCK: [1024, 4096]
+  FAST: [false, true]
+  maxnreg: [64, null]
+  num_stages: [3]
+  num_warps: [4, 8]
+
+# A constraint rules configs out before they compile; it may name the problem's axes.
+# constraints:
+#   - num_warps <= 8
+
+# One row for each group of problems: a row with several values is their product.
+shapes:
+  - n:  # FILL IN: one value, or [1, 64, 4096]
+    dtype: float16  # or a list: [float16, bfloat16]
+
+# Small problems, with sizes that no block divides: Triton's interpreter runs them.
+# smoke:
+#   - {n: 100, dtype: float16}
+"""
+
+
+def test_of_a_kernel_under_autotune_the_space_is_what_its_list_has():
+    result = run("init", "ops.py:tuned")
+
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr == (
+        "wrote sweeps/tuned.yaml\n"
+        "wrote tuned_problem.py\n"
+        "next: import tritune, and put `@tritune.kernel` above the decorators of `tuned` "
+        "(ops.py:7)\n"
+        "next: fill in what is marked FILL IN in sweeps/tuned.yaml and tuned_problem.py\n"
+        "next: tritune show space sweeps/tuned.yaml\n"
+    )
+    assert Path("sweeps/tuned.yaml").read_text(encoding="utf-8") == AUTOTUNED
+    assert Path("ops.py").read_text(encoding="utf-8") == OPS
+
+
+@pytest.mark.parametrize("name", ["tuned", "bare"])
+def test_a_gap_is_refused_at_its_line_and_a_filled_file_is_read(name):
+    run("init", f"ops.py:{name}")
+    path = Path(f"sweeps/{name}.yaml")
+    with pytest.raises(TrituneError, match=r"shapes\[0\]\.n: expected a value, got nothing"):
+        spec.read_sweep(path)
+
+    filled(str(path))
+
+    sweep = spec.read_sweep(path)
+    assert str(sweep.problems[0]) == "n=64 dtype=float16"
+    assert sweep.problem == str(Path(f"{name}_problem.py").absolute()) + f":{name}_problem"
+
+
+def test_of_a_bare_kernel_tiles_are_guessed_and_the_line_to_add_is_shown():
+    result = run("init", "ops:bare")
+
+    line = '@tritune.kernel(key=["n"], default=dict(BLOCK=64, num_warps=4))'
+    assert f"next: import tritune, and put `{line}` above" in result.stderr
+    assert f"#     {line}\n" in Path("bare_problem.py").read_text(encoding="utf-8")
+    text = filled("sweeps/bare.yaml")
+    assert "# The caller passes CAUSAL; put one here" in text
+    assert "kernel: ops:bare\n" in text
+    assert axes("sweeps/bare.yaml") == {"BLOCK": (32, 64, 128), "num_warps": (2, 4, 8)}
+
+
+def test_the_problem_skeleton_imports_and_says_that_it_is_not_filled_in():
+    run("init", "ops.py:bare")
+    text = Path("bare_problem.py").read_text(encoding="utf-8")
+
+    code = compile(text, "bare_problem.py", "exec")
+
+    assert "bare_problem" in code.co_names
+    assert 'raise NotImplementedError("FILL IN: the inputs of bare")' in text
+
+
+@pytest.mark.lowering
+def test_a_skeleton_and_a_file_that_are_filled_in_are_ready_to_sweep():
+    run("init", "ops.py:bare")
+    Path("ops.py").write_text(DECORATED, encoding="utf-8")
+    skeleton = Path("bare_problem.py").read_text(encoding="utf-8")
+    head, _, _ = skeleton.partition("    raise NotImplementedError")
+    text = head.replace("import torch\n", "import torch\nimport triton\n") + FILLED
+    Path("bare_problem.py").write_text(text, encoding="utf-8")
+    filled("sweeps/bare.yaml")
+
+    result = run("show", "space", "sweeps/bare.yaml", "--target", "H200")
+
+    assert result.exit_code == 0, result.output
+    assert "the whole space" in result.stdout
+
+
+def test_a_kernel_is_called_what_its_module_has_it_under():
+    text = f"{OPS}\n\nclass Ops:\n    forward = bare\n"
+    Path("ops.py").write_text(text, encoding="utf-8")
+
+    assert run("init", "ops.py:Ops.forward").exit_code == 0
+
+    skeleton = Path("forward_problem.py").read_text(encoding="utf-8")
+    assert "\nfrom ops import Ops  # or the op that launches it\n" in skeleton
+    assert "        # Ops.forward[lambda meta: (...,)](x_ptr, y_ptr, n, x_stride, CAUSAL)\n" in (
+        skeleton
+    )
+    assert "\nkernel: ../ops.py:Ops.forward\n" in filled("sweeps/forward.yaml")
+
+
+def test_a_file_that_no_import_can_name_is_left_to_its_owner():
+    Path("my-ops.py").write_text(OPS, encoding="utf-8")
+
+    assert run("init", "my-ops.py:bare").exit_code == 0
+
+    skeleton = Path("bare_problem.py").read_text(encoding="utf-8")
+    assert "\n# FILL IN: load bare from my-ops.py, which no import can name\n" in skeleton
+    compile(skeleton, "bare_problem.py", "exec")
+
+
+def test_nothing_of_ours_is_put_into_an_installed_package(monkeypatch):
+    package = Path("lib/site-packages")
+    package.mkdir(parents=True)
+    (package / "theirs.py").write_text(OPS, encoding="utf-8")
+    monkeypatch.setenv("PYTHONPATH", f"{package.absolute()}")
+
+    result = run("init", "lib/site-packages/theirs.py:tuned")
+
+    assert result.exit_code == 0, result.output
+    assert [path.name for path in package.iterdir() if path.suffix] == ["theirs.py"]
+    assert Path("sweeps/tuned_problem.py").is_file()
+    assert "\nproblem: tuned_problem.py:tuned_problem\n" in filled("sweeps/tuned.yaml")
+    assert spec.read_sweep(Path("sweeps/tuned.yaml")).problems
+
+
+def test_a_kernel_under_two_names_is_called_by_the_one_that_is_given():
+    Path("ops.py").write_text(f"{OPS}\n\nalias = bare\n", encoding="utf-8")
+
+    assert run("init", "ops.py:alias").stderr.startswith("wrote sweeps/alias.yaml\n")
+
+
+def test_a_kernel_with_a_problem_function_needs_no_skeleton():
+    Path("ops.py").write_text(DECORATED + PROBLEM, encoding="utf-8")
+
+    result = run("init", "ops.py:tuned", "--output", "here")
+
+    assert result.stderr == (
+        "wrote here/tuned.yaml\n"
+        "next: fill in what is marked FILL IN in here/tuned.yaml\n"
+        "next: tritune show space here/tuned.yaml\n"
+    )
+    text = filled("here/tuned.yaml")
+    assert "problem:" not in text
+    assert "    # left to their defaults: scale\n" in text
+    assert run("show", "space", "here/tuned.yaml", "--target", "H200").exit_code == 0
+
+
+def test_the_gpu_of_this_machine_is_the_target(monkeypatch):
+    chip = Target(name="H200", backend="cuda", arch=90, warp_size=32, sms=132, shared_bytes=1)
+    monkeypatch.setattr(pipeline.starting, "device", lambda: chip)
+
+    run("init", "ops.py:bare")
+
+    assert "\ntargets: [H200]\n" in Path("sweeps/bare.yaml").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("there", ["sweeps/bare.yaml", "bare_problem.py"])
+def test_a_file_that_is_there_is_replaced_only_by_force(there):
+    Path(there).parent.mkdir(exist_ok=True)
+    Path(there).write_text("mine\n", encoding="utf-8")
+
+    refused = run("init", "ops.py:bare")
+
+    assert refused.exit_code == 2
+    assert refused.stderr == (
+        f"error: {there}: it is there already, and nothing was written\n\n"
+        "hint: --force replaces it\n"
+    )
+    files = [path for path in ("sweeps/bare.yaml", "bare_problem.py") if Path(path).exists()]
+    assert files == [there]
+    assert run("init", "ops.py:bare", "--force").exit_code == 0
+    assert Path(there).read_text(encoding="utf-8") != "mine\n"
+
+
+@pytest.mark.parametrize(
+    ("reference", "said"),
+    [
+        (
+            "ops.py:NUMBER",
+            "ops.py: `NUMBER` is a int, not a Triton kernel\n\nhint: its Triton kernels: `tuned`,",
+        ),
+        ("ops.py", "ops.py: no name after the module\n\nhint: its Triton kernels: `tuned`, `bare`"),
+        ("nothing:bare", "error: no module named `nothing`\n"),
+    ],
+)
+def test_what_is_no_kernel_is_one_error_and_nothing_is_written(reference, said):
+    result = run("init", reference)
+
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert not Path("sweeps").exists()

@@ -1,0 +1,141 @@
+"""export: a lockfile -> its winners in the formats of others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from tritune.cli import options as shared
+
+if TYPE_CHECKING:
+    from tritune.model import Entry, Lock, LockedKey
+
+
+@click.command()
+@click.argument("path", metavar="[LOCKFILE]", required=False, type=shared.READABLE)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["configs", "vllm"]),
+    required=True,
+    help="Python source with triton.Config, or tables of vLLM's.",
+)
+@click.option("--kernel", metavar="NAME", help="This kernel, where there are several.")
+@click.option("--device", metavar="NAME", help="This device, where there are several.")
+@click.option("--only", metavar="EXPR", help="Only the keys for which this holds, as 'N == 4096'.")
+@click.option(
+    "--axis",
+    metavar="NAME",
+    default="M",
+    show_default=True,
+    help="The part of a key that a table of vLLM's goes by.",
+)
+@click.option(
+    "--rename",
+    "renames",
+    multiple=True,
+    metavar="OLD=NEW",
+    help="A name of the kernel's and the table's; no NEW leaves it out. May be given again.",
+)
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="PATH",
+    help="Write here: a file, or with vllm a folder for its files.",
+)
+def export(
+    path: Path | None,
+    *,
+    form: str,
+    only: str | None,
+    axis: str,
+    renames: tuple[str, ...],
+    output: Path | None,
+    **named: str | None,
+) -> None:
+    """Write what is locked as Python source, or as tables of vLLM's.
+
+    LOCKFILE may be left out where the project has one. Without --output it goes to stdout.
+    """
+    from tritune import export as exporting
+    from tritune.cli import filters
+
+    kept = _kept(path, named, only)
+    if form == "configs":
+        at = kept.entries[0][0]
+        _put({"": exporting.configs_source(at.kernel, at.device, kept.entries)}, output)
+        return
+    names = filters.pairs(renames, "'--rename'")
+    tables = exporting.vllm_tables(kept.devices[0], kept.entries, axis, names)
+    if output is None and len(tables) > 1:
+        raise click.UsageError(
+            f"these are {len(tables)} tables: --output DIR writes a file each, --only keeps some"
+        )
+    _put(tables, output)
+
+
+def _kept(path: Path | None, named: dict[str, str | None], only: str | None) -> Lock:
+    """The entries of one kernel on one device."""
+    from tritune.cli import filters, project
+
+    held = _read(path or _single(project.lockfiles()))
+    held = filters.keep(held, [filters.of_kernel(_one(held, named["kernel"], "--kernel"))])
+    held = filters.keep(held, [filters.of_device(_one(held, named["device"], "--device"))])
+    if only:
+        held = filters.keep(held, [filters.only(only, [held])])
+    if not held.entries:
+        raise click.BadParameter("no entry is left", param_hint="'--only'")
+    return held
+
+
+def _read(path: Path) -> Lock:
+    from tritune import lock
+    from tritune.errors import LockError
+
+    held = lock.read(path)
+    if not held.entries:
+        raise LockError("nothing is locked in it", where=str(path))
+    return held
+
+
+def _single(paths: tuple[Path, ...]) -> Path:
+    if len(paths) > 1:
+        raise click.UsageError(f"name one of {', '.join(map(str, paths))}")
+    return paths[0]
+
+
+def _one(held: Lock, name: str | None, flag: str) -> str:
+    """The kernel or the device that is named, or the only one there is."""
+    from tritune.cli import filters
+
+    if name is not None:
+        return filters.known_name(name, flag, [held])
+    found = _names(held.entries, flag)
+    if len(found) > 1:
+        raise click.UsageError(f"there are several; {flag} NAME: {', '.join(found)}")
+    return found[0]
+
+
+def _names(entries: Iterable[tuple[LockedKey, Entry]], flag: str) -> list[str]:
+    return list(dict.fromkeys(at.kernel if flag == "--kernel" else at.device for at, _ in entries))
+
+
+def _put(texts: dict[str, str], output: Path | None) -> None:
+    """Each text into the file *output*, or into a file of its name below it; else on stdout."""
+    from tritune.errors import EnvironmentFaultError
+
+    for name, text in texts.items():
+        if output is None:
+            click.echo(text, nl=False)
+            continue
+        at = output / name if name else output
+        try:
+            at.parent.mkdir(parents=True, exist_ok=True)
+            at.write_text(text, encoding="utf-8")
+        except OSError as error:
+            what = f"cannot be written: {error.strerror or error}"
+            raise EnvironmentFaultError(what, where=str(at)) from error
+        click.echo(f"wrote {at}", err=True)

@@ -1,0 +1,100 @@
+"""import: tables of configs that other tools wrote -> entries of a lockfile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tritune.cli import options as shared
+
+if TYPE_CHECKING:
+    from tritune.foreign import Row
+    from tritune.pipeline import Imported
+
+
+@click.command(name="import")
+@click.argument("files", metavar="FILE...", nargs=-1, required=True)
+@click.option("--kernel", metavar="NAME", help="The kernel: one of --sweep, or MODULE:NAME.")
+@click.option("--sweep", type=shared.READABLE, metavar="FILE", help="For its problems.")
+@click.option("--device", metavar="NAME", help="The GPU of the table, if its name does not say.")
+@click.option(
+    "--lockfile",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="PATH",
+    help="Write here, in place of the kernel's own lockfile.",
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["vllm", "configs", "autotune-cache"]),
+    help="What FILE is, if its name does not say.",
+)
+@click.option(
+    "--rename",
+    "renames",
+    multiple=True,
+    metavar="OLD=NEW",
+    help="A name of the table and the kernel's; no NEW leaves it out. May be given again.",
+)
+@click.option(
+    "--axis",
+    metavar="NAME",
+    default="M",
+    show_default=True,
+    help="What the sizes in the table are of.",
+)
+@click.option(
+    "--key",
+    default="",
+    metavar="TEXT",
+    help="The rest of the key where there is no --sweep, as 'M={} K=4096 a=f16 b=f16'.",
+)
+@click.option("--force", is_flag=True, help="Replace entries that were measured.")
+def import_(files: tuple[str, ...], *, renames: tuple[str, ...], **given: Any) -> None:
+    """Take configs of other tools into a lockfile.
+
+    FILE is a table of vLLM's, a file of Triton's autotuner (NAME.autotune.json), or MODULE:NAME
+    of a triton.Config or of a mapping from keys to them. The entries are marked as unmeasured:
+    they run as they are, and the next sweep times them.
+    """
+    from tritune import pipeline
+    from tritune.cli import filters
+
+    options = pipeline.ImportOptions(renames=filters.pairs(renames, "'--rename'"), **given)
+    imported = pipeline.import_tables(files, options)
+    for one in imported:
+        click.echo(_counts(one))
+        for note in _notes(one):
+            click.echo(f"{one.path}: {note}", err=True)
+    swept = f"tritune sweep {options.sweep}" if options.sweep else "the next sweep of this kernel"
+    click.echo(f"next: {swept} times them, and says what beats them", err=True)
+
+
+def _counts(one: Imported) -> str:
+    counts = one.counts
+    words = {"added": "added", "replaced": "replaced", "there": "there already", "kept": "kept"}
+    each = [f"{counts[fate]} {word}" for fate, word in words.items() if counts[fate]]
+    kernel = one.kernel.rpartition(":")[2]
+    return f"{one.lockfile}: {kernel} on {one.device}: {', '.join(each)}"
+
+
+def _notes(one: Imported) -> Iterator[str]:
+    if one.counts["kept"]:
+        yield "what is kept was measured; --force replaces it"
+    if one.taken.unused:
+        rows = [_short(row) for row in one.taken.unused]
+        more = f" and {len(rows) - 8} more" if len(rows) > 8 else ""
+        yield f"no problem of the sweep file asks for {', '.join(rows[:8])}{more}"
+    if one.taken.without:
+        yield f"it has nothing for {one.taken.without} problems of the sweep file"
+    for key, text in one.taken.broken:
+        yield f"{key}: the sweep file's `{text}` rules its config out; it is locked all the same"
+    if one.taken.aside:
+        yield f"{', '.join(one.taken.aside)} of its name is not compared with the key"
+
+
+def _short(row: Row) -> str:
+    return "=".join(row.parts[0]) if row.parts else row.where

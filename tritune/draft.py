@@ -1,0 +1,234 @@
+"""draft: Subject -> the text of a first sweep file, and of a problem function to fill in.
+
+Pure. A gap is an empty value beside `FILL IN`, which the reader of sweep files refuses at its
+line: a placeholder that reads as a text would be swept.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tritune.model import Value
+from tritune.subject import AUTOTUNED, JIT, TUNABLE, Subject
+
+GAP = "FILL IN"
+
+_LIKE_SIZES = re.compile(r"[A-Z][A-Z0-9]{0,2}|n|[nN]_\w+|\w*(rows|cols|columns|numel|elements|len)")
+_LIKE_POINTERS = re.compile(r"(?i)\w*(ptr|stride)\w*")
+_LIKE_TILES = re.compile(r"\w*(BLOCK|TILE|CHUNK|GROUP|SPLIT|STAGES)\w*")
+_DTYPES = frozenset({"dtype", "out_dtype"})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Places:
+    """How the files name each other."""
+
+    kernel: str
+    """The kernel, as the sweep file has it."""
+    problem: str = ""
+    """The skeleton, as the sweep file has it; empty where the kernel has a problem function."""
+    sweep: str = ""
+    """The sweep file, from the folder one stands in."""
+
+
+def sweep_text(subject: Subject, places: Places, target: str) -> str:
+    """A sweep file that is right once its gaps are filled."""
+    head = f"# What to try of `{subject.short}`, and for which problems; {GAP} marks what is open."
+    return "\n".join(
+        [
+            head,
+            f"kernel: {places.kernel}",
+            *([f"problem: {places.problem}"] if places.problem else []),
+            *_targets(target),
+            "",
+            *_space(subject),
+            "",
+            "# A constraint rules configs out before they compile; it may name the problem's axes.",
+            "# constraints:",
+            "#   - num_warps <= 8",
+            "",
+            *_shapes(subject),
+            "",
+            "# Small problems, with sizes that no block divides: Triton's interpreter runs them.",
+            "# smoke:",
+            f"#   - {{{', '.join(_example(name) for name in _axes(subject))}}}",
+            "",
+        ]
+    )
+
+
+def _targets(target: str) -> list[str]:
+    if target:
+        return [f"targets: [{target}]"]
+    return ["# targets: [H200]  # the GPUs it ships on; needed where a sweep has no GPU"]
+
+
+def _space(subject: Subject) -> Iterator[str]:
+    axes = _axis_values(subject)
+    if subject.odd:
+        names = ", ".join(subject.odd)
+        yield f"# Not here: {names}, whose values are no numbers, truth values or texts."
+    if len(subject.configs) > 1:
+        product = math.prod(len(values) for values in axes.values())
+        yield f"# The values in its own list of {len(subject.configs)} configs. Their product is"
+        yield f"# {product:,} configs, wider than the list: see that the kernel is right with all"
+        yield "# of them, or leave `space:` out, which tries exactly the list."
+    elif subject.kind == JIT:
+        yield "# A first guess, of what its constexprs look like: put in what it can run with."
+    else:
+        yield "# A first guess around what the kernel runs with now: widen it, or narrow it."
+    if subject.kind == JIT and (left := _passed(subject)):
+        yield f"# The caller passes {', '.join(left)}; put one here, and into default=, to tune it."
+    yield "space:"
+    for name, values in axes.items():
+        yield f"  {name}: [{', '.join(map(_yaml, values))}]"
+
+
+def _axis_values(subject: Subject) -> dict[str, tuple[Value, ...]]:
+    if len(subject.configs) > 1:
+        names = _in_order(subject, {name: None for one in subject.configs for name in one})
+        listed = [one.as_dict() for one in subject.configs]
+        return {n: _sorted({one[n]: None for one in listed if n in one}) for n in names}
+    return {name: _around(name, value) for name, value in default_of(subject).items()}
+
+
+def _in_order(subject: Subject, values: Mapping[str, object]) -> list[str]:
+    """Meta-parameters in the order of the signature, then launch options."""
+    names = [name for name in subject.params if name in values]
+    return [*names, *(name for name in values if name not in names)]
+
+
+def _sorted(values: dict[Value, None]) -> tuple[Value, ...]:
+    numbers = [one for one in values if isinstance(one, (int, float))]
+    return (*sorted(numbers), *(one for one in values if one not in numbers))
+
+
+def _around(name: str, value: Value) -> tuple[Value, ...]:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        return (value,)
+    if name == "num_stages":
+        return tuple(sorted({max(value - 1, 1), value, value + 1}))
+    if value & (value - 1):
+        return (value,)
+    most = 32 if name == "num_warps" else 2 * value
+    return tuple(one for one in (value // 2, value, 2 * value) if 1 <= one <= most)
+
+
+def default_of(subject: Subject) -> dict[str, Value]:
+    """Its default; a guess for a bare jit function, which has none."""
+    if subject.kind != JIT:
+        values = subject.default.as_dict()
+        return {name: values[name] for name in _in_order(subject, values)}
+    tiles = [name for name in subject.constexprs if _LIKE_TILES.fullmatch(name)]
+    guess: dict[str, Value] = {name: 8 if "GROUP" in name else 64 for name in tiles}
+    return {**guess, "num_warps": 4}
+
+
+def _passed(subject: Subject) -> list[str]:
+    return [name for name in subject.constexprs if name not in default_of(subject)]
+
+
+def _shapes(subject: Subject) -> Iterator[str]:
+    yield "# One row for each group of problems: a row with several values is their product."
+    yield "shapes:"
+    lead = "  - "
+    for name in _axes(subject):
+        known = "float16" if name in _DTYPES else ""
+        said = "or a list: [float16, bfloat16]" if known else f"{GAP}: one value, or [1, 64, 4096]"
+        yield f"{lead}{name}: {known}  # {said}" if known else f"{lead}{name}:  # {said}"
+        lead = "    "
+    if optional := [name for name, has_default in subject.problem_params if has_default]:
+        yield f"    # left to their defaults: {', '.join(optional)}"
+
+
+def _axes(subject: Subject) -> list[str]:
+    """The axes of a problem: what its function needs, else what the kernel's key names."""
+    if subject.problem:
+        return [name for name, has_default in subject.problem_params if not has_default] or [
+            name for name, _ in subject.problem_params
+        ][:1]
+    return [*key_of(subject), "dtype"]
+
+
+def key_of(subject: Subject) -> list[str]:
+    """Its key; for a bare jit function, the arguments that look like sizes."""
+    named = [name for name in subject.key if name != "dtype"]
+    if named or subject.kind == TUNABLE:
+        return named
+    plain = [name for name in subject.params if name not in subject.constexprs]
+    return [n for n in plain if _LIKE_SIZES.fullmatch(n) and not _LIKE_POINTERS.fullmatch(n)]
+
+
+def _example(name: str) -> str:
+    return f"{name}: float16" if name in _DTYPES else f"{name}: 100"
+
+
+def _yaml(value: Value) -> str:
+    return "null" if value is None else json.dumps(value)
+
+
+def decorator(subject: Subject) -> str:
+    """The line that a kernel lacks; empty where it has it."""
+    if subject.kind == TUNABLE:
+        return ""
+    if subject.kind == AUTOTUNED:
+        return "@tritune.kernel"
+    default = ", ".join(f"{name}={value!r}" for name, value in default_of(subject).items())
+    return f"@tritune.kernel(key={json.dumps(key_of(subject))}, default=dict({default}))"
+
+
+def problem_text(subject: Subject, places: Places) -> str:
+    """A problem function with its kernel, its axes and its shape; what it runs on is a gap."""
+    name, axes = subject.short, _axes(subject)
+    launched = [p for p in subject.params if p in _passed(subject) or p not in subject.constexprs]
+    return "\n".join(
+        [
+            f'"""{name}_problem: one problem of `{name}`, for `tritune sweep {places.sweep}`."""',
+            "",
+            "import torch",
+            "import tritune",
+            "",
+            _import(subject),
+            "",
+            *_line_to_add(subject),
+            f"def {name}_problem({', '.join(axes)}):  # the axes of `shapes:`",
+            f'    raise NotImplementedError("{GAP}: the inputs of {name}")',
+            "    # Name no device and no seed: tritune sets both. A dtype comes as torch.float16.",
+            "    # x = torch.randn(n, dtype=dtype)",
+            "",
+            "    def run():",
+            "        # An op that launches it does as well, and allocates what it writes itself.",
+            f"        # {subject.attribute}[lambda meta: (...,)]({', '.join(launched)})",
+            "        # return out",
+            "        ...",
+            "",
+            "    # With no reference, results are compared with those of the default config.",
+            "    return tritune.Problem(run)  # reference=lambda: ..., flops=..., bytes=...",
+            "",
+        ]
+    )
+
+
+def _import(subject: Subject) -> str:
+    root = subject.attribute.partition(".")[0]
+    if all(part.isidentifier() for part in subject.module.split(".")):
+        return f"from {subject.module} import {root}  # or the op that launches it"
+    return f"# {GAP}: load {root} from {Path(subject.file).name}, which no import can name"
+
+
+def _line_to_add(subject: Subject) -> list[str]:
+    line = decorator(subject)
+    if not line:
+        return [""]
+    return [
+        f"# `{subject.short}` is tuned, and runs what is locked, with two lines more in",
+        f"# {Path(subject.file).name}: `import tritune`, and above its other decorators",
+        f"#     {line}",
+        "",
+        "",
+    ]

@@ -1,0 +1,121 @@
+"""export: entries of one kernel on one device -> Python source, or tables as vLLM reads them.
+
+Pure. What `tritune import` takes in again as the same configs under the same keys.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from tritune.errors import TableError
+from tritune.foreign import key_parts
+from tritune.model import LAUNCH_OPTIONS, Config, DeviceIdentity, Entry, LockedKey, Value
+
+Locked = tuple[LockedKey, Entry]
+
+_FIELDS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
+"""The launch options that a `triton.Config` has a field for."""
+_TILES = re.compile(r"(BLOCK|GROUP)_([MNK])")
+_SIZE = re.compile(r"0|[1-9][0-9]*")
+_VLLM = ("E", "N")
+"""The parts of a key that a file of vLLM's is named by."""
+
+
+def configs_source(kernel: str, device: str, entries: Sequence[Locked]) -> str:
+    """A module with `CONFIGS`, each distinct config once, and `BY_KEY`."""
+    keys: dict[Config, list[str]] = {}
+    for at, entry in entries:
+        keys.setdefault(entry.config, []).append(at.key)
+    numbers = {config: number for number, config in enumerate(keys)}
+    listed = [
+        line
+        for config, won in keys.items()
+        for line in (*(f"    # {key}" for key in won), f"    {_config(config)},")
+    ]
+    by_key = [
+        f"    {json.dumps(at.key)}: CONFIGS[{numbers[entry.config]}]," for at, entry in entries
+    ]
+    about = f"What is locked for {kernel} on {device}.".replace("\\", "\\\\").replace('"', "'")
+    return "\n".join(
+        [
+            f'"""{about}"""',
+            "",
+            "import triton",
+            "",
+            "CONFIGS = [",
+            *listed,
+            "]",
+            "",
+            "BY_KEY = {",
+            *by_key,
+            "}",
+            "",
+        ]
+    )
+
+
+def _config(config: Config) -> str:
+    values = dict(_said(config))
+    meta = ", ".join(
+        f'"{name}": {value!r}' for name, value in values.items() if name not in _FIELDS
+    )
+    options = "".join(f", {name}={values[name]!r}" for name in _FIELDS if name in values)
+    return f"triton.Config({{{meta}}}{options})"
+
+
+def _said(config: Config) -> Iterator[tuple[str, Value]]:
+    """What a config says: None is "not said" for a launch option."""
+    for name, value in config.values:
+        if value is not None or name not in LAUNCH_OPTIONS:
+            yield name, value
+
+
+def vllm_tables(
+    device: DeviceIdentity, entries: Sequence[Locked], axis: str, renames: Mapping[str, str]
+) -> dict[str, str]:
+    """File name -> table by the sizes of *axis*, one for all that is equal but for those.
+
+    Raises:
+        TableError: a key has no such part, or it is no size.
+    """
+    tables: dict[tuple[tuple[str, str], ...], dict[str, Config]] = {}
+    for at, entry in entries:
+        parts = dict(key_parts(at.key))
+        size = parts.pop(axis, None)
+        if size is None or not _SIZE.fullmatch(size):
+            what = f"`{axis}` is {size!r}, not a size" if size else f"it has no `{axis}`"
+            raise TableError(what, where=at.key, hint="--axis NAME says which part the sizes are")
+        tables.setdefault(tuple(parts.items()), {})[size] = entry.config
+    named = [dict(parts) for parts in tables]
+    return {
+        f"{_name(parts, named, device)}.json": _table(table, renames)
+        for parts, table in zip(named, tables.values(), strict=True)
+    }
+
+
+def _name(
+    parts: Mapping[str, str], every: Sequence[Mapping[str, str]], device: DeviceIdentity
+) -> str:
+    """As vLLM names it where that tells it from the others; else with all of the key."""
+    short = {name: parts[name] for name in _VLLM if name in parts}
+    alike = [one for one in every if short.items() <= one.items()]
+    used = short if len(short) == len(_VLLM) and len(alike) == 1 else parts
+    driver = (device.names or (device.name,))[0].replace(" ", "_")
+    name = ",".join([*(f"{part}={value}" for part, value in used.items()), f"device_name={driver}"])
+    if "/" in name:
+        raise TableError("its key has a `/`, which no name of a file can have", where=name)
+    return name
+
+
+def _table(table: Mapping[str, Config], renames: Mapping[str, str]) -> str:
+    rows: dict[str, dict[str, Value]] = {
+        size: {
+            renames.get(name, _TILES.sub(r"\1_SIZE_\2", name)): value
+            for name, value in _said(table[size])
+            if renames.get(name, name)
+        }
+        for size in sorted(table, key=int)
+    }
+    return json.dumps(rows, indent=4) + "\n"

@@ -1,0 +1,188 @@
+"""fitting: a Row of a foreign table and a kernel -> the Config it means, and the keys it is for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tritune.errors import TableError
+from tritune.foreign import Row, key_parts
+from tritune.keys import dtype_name
+from tritune.model import LAUNCH_OPTIONS, Config, Value
+
+_UNSAID: dict[str, Value] = {"num_ctas": 1, "maxnreg": None}
+"""What a launch option is where a table does not say it, as Triton has it."""
+_TRITONS: dict[str, Value] = {"num_warps": 4, "num_stages": 3}
+"""What a `triton.Config` says of a launch option of which its author says nothing."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Receiver:
+    """The kernel that a table is imported for, as far as a table cares."""
+
+    kernel: str
+    default: Config
+    key: tuple[str, ...]
+    constants: tuple[str, ...]
+    """The constexprs that are part of its keys."""
+    tensors: tuple[str, ...] = ()
+    """The arguments that may be tensors of its keys, in order."""
+    all_tensors: bool = False
+    """Whether each of *tensors* has to be one."""
+
+    @property
+    def short(self) -> str:
+        return self.kernel.rpartition(":")[2]
+
+    @property
+    def scalars(self) -> tuple[str, ...]:
+        return (*self.key, *self.constants)
+
+
+def config(row: Row, receiver: Receiver, renames: Mapping[str, str]) -> Config:
+    """The config of a row under the kernel's names.
+
+    Raises:
+        TableError: the kernel cannot run it, with its place in the table.
+    """
+    own = receiver.default.as_dict()
+    values: dict[str, Value] = {}
+    for name, value in row.values:
+        to = renames.get(name, _own_name(name, row, own))
+        if to in values:
+            raise TableError(f"two of its names become `{to}`", where=row.where)
+        if to and not _is_said_by_triton(to, value, own):
+            values[to] = value
+            _check_name(name, to, row, receiver)
+    missing = [name for name in own if name not in values and name not in _UNSAID]
+    if missing:
+        raise TableError(
+            f"it has no {', '.join(f'`{name}`' for name in missing)}, which `{receiver.short}` "
+            "needs",
+            where=row.where,
+            hint=f"it has {', '.join(name for name, _ in row.values)}; --rename OLD=NEW gives a "
+            "name of the table the kernel's",
+        )
+    values |= {name: _UNSAID[name] for name in own if name not in values}
+    for name, value in values.items():
+        _check_type(name, value, row, own)
+    return Config.of(values)
+
+
+def _own_name(name: str, row: Row, own: Mapping[str, Value]) -> str:
+    """`BLOCK_SIZE_M` is `BLOCK_M` to a kernel that has the one and not the other."""
+    plain = name.replace("_SIZE", "")
+    named = {other for other, _ in row.values}
+    return plain if name not in own and plain in own and plain not in named else name
+
+
+def _is_said_by_triton(name: str, value: Value, own: Mapping[str, Value]) -> bool:
+    """An option that the kernel does not tune, and that is what a launch without it has."""
+    unsaid = {**_UNSAID, **_TRITONS}
+    return name not in own and name in unsaid and unsaid[name] == value
+
+
+def _check_name(name: str, to: str, row: Row, receiver: Receiver) -> None:
+    own = receiver.default.as_dict()
+    if to not in own and to not in LAUNCH_OPTIONS:
+        raise TableError(
+            f"`{to}` is not a tunable of `{receiver.short}`",
+            where=row.where,
+            hint=f"it has {', '.join(own)}; --rename {name}=NEW gives it another name, "
+            f"--rename {name}= leaves it out",
+        )
+
+
+def _check_type(name: str, value: Value, row: Row, own: Mapping[str, Value]) -> None:
+    like = own.get(name)
+    if name in LAUNCH_OPTIONS and name not in own:
+        like = 1
+    if None not in {value, like} and type(value) is not type(like):
+        what = f"`{name}` is {value!r}, where the kernel's is {like!r}"
+        raise TableError(what, where=row.where)
+
+
+def fits(row: Row, key: str, receiver: Receiver) -> bool:
+    """Whether a key is one that a row is for."""
+    parts = dict(key_parts(key))
+    named = {**dict(row.parts), **dict(zip(receiver.key, row.ordered, strict=False))}
+    if any(parts[name] != value for name, value in named.items() if name in parts):
+        return False
+    if row.dtypes is None:
+        return True
+    tensors = [value for name, value in parts.items() if name not in receiver.scalars]
+    every = iter(row.dtypes)
+    # A key may leave out tensors of the call, but not change their order.
+    return all(any(one == dtype for dtype in every) for one in map(_dtype, tensors) if one)
+
+
+def _dtype(text: str) -> str:
+    return "" if text == "none" else text.removesuffix("(unaligned)")
+
+
+def check_row(row: Row, receiver: Receiver, names: Iterable[str]) -> None:
+    """Refuse a row that would be for every key, or whose key is another kernel's."""
+    there = [*names]
+    if row.parts and row.parts[0][0] not in there:
+        axis = row.parts[0][0]
+        what = f"`{axis}` is no part of a key of `{receiver.short}`"
+        raise TableError(what, where=row.where, hint=f"--axis NAME: it has {', '.join(there)}")
+    if row.ordered and len(row.ordered) != len(receiver.key):
+        raise TableError(
+            f"its key has {len(row.ordered)} values, and that of `{receiver.short}` is "
+            f"{', '.join(receiver.key) or 'empty'}",
+            where=row.where,
+        )
+
+
+def key_of(row: Row, template: str, receiver: Receiver) -> str:
+    """The key that a row is for: its own parts, put into a template such as `M={} a=f16 b=f16`.
+
+    Raises:
+        TableError: the two do not make a whole key.
+    """
+    own = {**dict(row.parts), **dict(zip(receiver.key, row.ordered, strict=False))}
+    found = {name: value for name, value in own.items() if name in _known(receiver)}
+    for name, text in key_parts(template):
+        if name not in _known(receiver):
+            _refuse_part(name, receiver)
+        found[name] = re.sub(r"\{(\w*)\}", lambda gap: _filled(gap[1], own, row), text)
+    tensors = [name for name in receiver.tensors if name in found]
+    if receiver.tensors and not tensors:  # without their dtypes no call has such a key
+        tensors = list(receiver.tensors)
+    needed = [*receiver.scalars, *(receiver.tensors if receiver.all_tensors else tensors)]
+    if missing := [name for name in needed if name not in found]:
+        raise TableError(
+            f"a key of `{receiver.short}` also has {', '.join(f'`{name}`' for name in missing)}",
+            where=row.where,
+            hint=f'--key "{" ".join(f"{name}=..." for name in missing)}", or --sweep FILE, whose '
+            "problems have all of it",
+        )
+    for name in tensors:
+        found[name] = _tensor(found[name])
+    return " ".join(f"{name}={found[name]}" for name in needed)
+
+
+def _known(receiver: Receiver) -> Sequence[str]:
+    return (*receiver.scalars, *receiver.tensors)
+
+
+def _refuse_part(name: str, receiver: Receiver) -> None:
+    what = f"`{name}` is no part of a key of `{receiver.short}`"
+    raise TableError(what, where="--key", hint=f"it has {', '.join(_known(receiver))}")
+
+
+def _filled(name: str, own: Mapping[str, str], row: Row) -> str:
+    if name in own:
+        return own[name]
+    if not name and own:
+        return next(iter(own.values()))
+    what = f"the table has nothing for `{{{name}}}`"
+    raise TableError(what, where=row.where, hint=f"it has {', '.join(own) or 'no key'}")
+
+
+def _tensor(text: str) -> str:
+    """`float16` is `f16` in a key."""
+    plain, mark, rest = text.partition("(")
+    return f"{dtype_name(plain)}{mark}{rest}"

@@ -1,0 +1,203 @@
+"""foreign: the text of a table that another tool wrote -> Table: for which keys, which configs.
+
+Two are known: vLLM's, a config for each size of one axis, with more in the file's name; and what
+Triton's autotuner keeps on disk, the times of every config for one key. Pure, and knows no kernel.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any
+
+from tritune import jsonplaces
+from tritune.errors import TableError
+from tritune.keys import dtype_name
+from tritune.model import Value
+
+_PLAIN = (bool, int, float, str, type(None))
+_SIZE = re.compile(r"[0-9]+")
+_IN_NAME = re.compile(r"""(?:^|,)(\w+)=((?:\[[^\]]*\]|\([^)]*\)|"(?:[^"\\]|\\.)*"|[^,\[("])*)""")
+"""A part of a file's name; brackets and quotes may hold commas."""
+_DTYPE = re.compile(r"torch\.\w+")
+_DEVICE = "device_name"
+_VERSION = "triton_version"
+_UNSAID = {"num_ctas": 1, "maxnreg": None, "pre_hook": None, "ir_override": None}
+"""Fields of a Config of Triton's, with what they are where nobody has set them."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Row:
+    """One config, and what is known of the keys that it is for."""
+
+    where: str
+    parts: tuple[tuple[str, str], ...] = ()
+    """Names and values as a key has them; what is not here may be anything."""
+    ordered: tuple[str, ...] = ()
+    """Values of the kernel's own key, in its order, where the table does not name them."""
+    dtypes: tuple[str, ...] | None = None
+    """Of the tensors of the call, in order; None where the table does not say."""
+    values: tuple[tuple[str, Value], ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Table:
+    """What one file, or one list, holds."""
+
+    path: str
+    rows: tuple[Row, ...]
+    device: str = ""
+    """What the file's name calls the device; empty where it does not."""
+    triton: str = ""
+
+
+def parse_vllm(text: str, path: str, axis: str) -> Table:
+    """`{"64": {"BLOCK_SIZE_M": 64, ...}}`, in a file `E=8,N=14336,device_name=NVIDIA_H200.json`.
+
+    Raises:
+        TableError: the first mistake, at its line.
+    """
+    whole = _object(_load(text, path), path, text, ())
+    triton = whole.pop(_VERSION, "")
+    named = dict(_IN_NAME.findall(PurePath(path).name.removesuffix(".json")))
+    device = named.pop(_DEVICE, "")
+    parts = [(n, str(int(v)) if _SIZE.fullmatch(v) else v) for n, v in named.items()]
+    rows = []
+    for size, values in whole.items():
+        where = _where(path, text, (size,))
+        if not _SIZE.fullmatch(size):
+            what = f"expected a size of {axis}, got {json.dumps(size)[:40]}"
+            raise TableError(what, where=where, hint=_hint(whole))
+        found = _values(values, path, text, (size,))
+        at = ((axis, str(int(size))), *parts)
+        rows.append(Row(where=where, parts=at, values=tuple(found.items())))
+    if not rows:
+        raise TableError("it holds no config", where=path)
+    return Table(path=path, rows=tuple(rows), device=device, triton=str(triton))
+
+
+def _hint(whole: Mapping[str, Any]) -> str:
+    if "configs_timings" in whole:
+        return "this is a file of Triton's autotuner: --format autotune-cache"
+    return 'a table is {"64": {"BLOCK_SIZE_M": 64, ...}, "128": ...}'
+
+
+def parse_autotune(text: str, path: str) -> Table:
+    """`NAME.autotune.json`, as `TRITON_CACHE_AUTOTUNING=1` leaves it: its fastest config.
+
+    Raises:
+        TableError: the first mistake, at its line.
+    """
+    whole = _object(_load(text, path), path, text, ())
+    key, timings = whole.get("key"), whole.get("configs_timings")
+    if not isinstance(key, list) or not isinstance(timings, list):
+        what = 'it has no "key" and "configs_timings", as a file of Triton\'s autotuner has'
+        raise TableError(what, where=path, hint="a table of sizes is --format vllm")
+    times = [_time(item, path, text, index) for index, item in enumerate(timings)]
+    best = min(
+        (i for i, us in enumerate(times) if math.isfinite(us)), key=times.__getitem__, default=None
+    )
+    if best is None:
+        raise TableError("no config of it has a time", where=path)
+    at = ("configs_timings", best, 0)
+    said = [one for one in key if isinstance(one, str) and _DTYPE.fullmatch(one)]
+    own = key[: len(key) - len(said)]
+    if [str(one) for one in key[len(own) :]] != said:
+        raise TableError(
+            f"expected values and then dtypes, got {json.dumps(key)[:60]}",
+            where=_where(path, text, ("key",)),
+        )
+    row = Row(
+        where=_where(path, text, at),
+        ordered=tuple(map(_key_text, own)),
+        dtypes=tuple(map(dtype_name, said)),
+        values=tuple(_fields(timings[best][0], path, text, at).items()),
+    )
+    return Table(path=path, rows=(row,))
+
+
+def _time(item: Any, path: str, text: str, index: int) -> float:
+    pair = isinstance(item, list) and len(item) == 2 and isinstance(item[0], dict)
+    median = (
+        item[1][0] if pair and isinstance(item[1], list) and item[1] else item[1] if pair else None
+    )
+    if not isinstance(median, (int, float)) or isinstance(median, bool):
+        what = f"expected a config and its times, got {json.dumps(item)[:40]}"
+        raise TableError(what, where=_where(path, text, ("configs_timings", index)))
+    return float(median)
+
+
+def _fields(
+    config: Mapping[str, Any], path: str, text: str, at: jsonplaces.Path
+) -> dict[str, Value]:
+    """The meta-parameters and the launch options that somebody has set."""
+    inner = config.get("kwargs")
+    options = {n: v for n, v in config.items() if n != "kwargs" and v != _UNSAID.get(n, ...)}
+    return _values({**_object(inner, path, text, (*at, "kwargs")), **options}, path, text, at)
+
+
+def _key_text(value: Any) -> str:
+    """As `keys` writes it."""
+    if isinstance(value, str):
+        return value if value.replace(".", "_").isidentifier() else json.dumps(value)
+    return "none" if value is None else str(value)
+
+
+def _load(text: str, path: str) -> Any:
+    try:
+        whole = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise TableError(
+            f"is not JSON: {error.msg.lower()}", where=f"{path}:{error.lineno}"
+        ) from None
+    except (RecursionError, ValueError) as error:
+        raise TableError(f"is not JSON: {error}", where=path) from None
+    if pair := jsonplaces.doubled(text):
+        first, second = pair
+        what = f'"{second.path[-1]}" stands twice, first on line {first.line}'
+        raise TableError(what, where=f"{path}:{second.line}")
+    return whole
+
+
+def _object(value: Any, path: str, text: str, at: jsonplaces.Path) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        what = f"expected an object, got {json.dumps(value)[:40]}"
+        raise TableError(what, where=_where(path, text, at))
+    return dict(value)
+
+
+def _values(value: Any, path: str, text: str, at: jsonplaces.Path) -> dict[str, Value]:
+    found = _object(value, path, text, at)
+    for name, one in found.items():
+        if type(one) not in _PLAIN or (isinstance(one, float) and not math.isfinite(one)):
+            what = f"expected a value, got {json.dumps(one)[:40]}"
+            raise TableError(what, where=_where(path, text, (*at, name)))
+    return found
+
+
+def _where(path: str, text: str, at: jsonplaces.Path) -> str:
+    inside = ".".join(str(part) for part in at)
+    line = jsonplaces.line_of(text, at)
+    return f"{path}:{line}: {inside}" if inside else f"{path}:{line}"
+
+
+def key_parts(key: str) -> Iterator[tuple[str, str]]:
+    """`M=64 a=f16` -> (M, 64), (a, f16). A text with a blank in it is quoted, as JSON."""
+    for found in re.finditer(r'(\w+)=("(?:[^"\\]|\\.)*"|\S*)', key):
+        yield found[1], found[2]
+
+
+def row_of_key(where: str, key: object, axis: str, values: Mapping[str, Value]) -> Row:
+    """A row of a mapping in Python: its key is a whole key, or a size of *axis*."""
+    if isinstance(key, str) and "=" in key:
+        parts: Sequence[tuple[str, str]] = tuple(key_parts(key))
+    elif isinstance(key, int) and not isinstance(key, bool):
+        parts = ((axis, str(key)),)
+    else:
+        what = f"expected a key as `M=64 a=f16`, or a size of {axis}, got {key!r}"
+        raise TableError(what, where=where)
+    return Row(where=where, parts=tuple(parts), values=tuple(values.items()))

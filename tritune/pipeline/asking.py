@@ -1,0 +1,40 @@
+"""pipeline.asking: a function and its arguments -> its answer, from a process of its own.
+
+For what imports the user's module once and is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TypeVar
+
+from tritune.errors import TrituneError
+from tritune.pipeline.job import LOAD_LIMIT_S
+from tritune.workers import Done, Raised, Worker
+
+T = TypeVar("T")
+
+
+def nothing() -> None:
+    """Stand for the state of a worker: what is asked needs none."""
+
+
+def ask(function: Callable[..., T], reference: str, *more: object) -> T:
+    """*function(None, reference, ...)*.
+
+    Raises:
+        TrituneError: what it raises; or its module prints, exits, hangs or dies instead.
+    """
+    with TemporaryDirectory(prefix="tritune-") as folder:
+        log = Path(folder) / "load.log"
+        with Worker(nothing, log=log, setup_limit_s=LOAD_LIMIT_S) as worker:
+            answer = worker.call(function, reference, *more, timeout_s=LOAD_LIMIT_S)
+    match answer:
+        case Done(value):
+            return value
+        case Raised(error=TrituneError() as error):
+            raise error
+        case _:
+            raise TrituneError(f"`{reference}` cannot be loaded: {answer}")

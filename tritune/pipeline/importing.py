@@ -1,0 +1,159 @@
+"""pipeline.importing: tables of other tools -> entries of a lockfile, marked as unmeasured.
+
+They are served as they are, and incumbents in the next sweep.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from tritune import configlist, devicelabels, foreign, lock
+from tritune.device import cuda, targets
+from tritune.errors import TableError
+from tritune.foreign import Row, Table
+from tritune.model import DeviceIdentity, Entry, Evidence, Lock, LockedKey
+from tritune.pipeline.asking import ask
+from tritune.pipeline.receiving import Home, Taken, home, take
+
+VLLM, CONFIGS, AUTOTUNE = "vllm", "configs", "autotune-cache"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ImportOptions:
+    """What the command line says of an import."""
+
+    kernel: str | None = None
+    sweep: Path | None = None
+    device: str | None = None
+    lockfile: Path | None = None
+    form: str | None = None
+    axis: str = "M"
+    key: str = ""
+    renames: Mapping[str, str] = field(default_factory=dict)
+    force: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Imported:
+    """What became of one table."""
+
+    path: str
+    kernel: str
+    device: str
+    lockfile: Path
+    fates: Mapping[str, str]
+    """Key -> `added`, `replaced`, `there` or `kept`."""
+    taken: Taken
+
+    @property
+    def counts(self) -> Counter[str]:
+        return Counter(self.fates.values())
+
+
+def import_tables(files: Sequence[str], options: ImportOptions) -> tuple[Imported, ...]:
+    """Take every file's configs into the lockfile; nothing is written if one of them is wrong.
+
+    Raises:
+        TrituneError: a table is wrong, or does not fit the kernel.
+    """
+    tables = [_read(file, options) for file in files]
+    to = home(options.sweep, options.kernel)
+    path = options.lockfile or to.lockfile
+    found: list[tuple[Table, DeviceIdentity, Taken]] = []
+    for table in tables:
+        device = _device(table, options.device, path)
+        taken = take(table, device, to, renames=options.renames, template=options.key)
+        found.append((table, device, taken))
+    _refuse_doubled(found)
+    lock.refuse_unwritable(path)
+    return tuple(_write(*one, to, path, force=options.force) for one in found)
+
+
+def _read(file: str, options: ImportOptions) -> Table:
+    form = options.form or _form(file)
+    if form == CONFIGS:
+        return ask(configlist.read, file, options.axis)
+    try:
+        text = Path(file).read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise TableError("not text in UTF-8", where=file) from None
+    except OSError as error:
+        raise TableError((error.strerror or str(error)).lower(), where=file) from None
+    if form == AUTOTUNE:
+        return foreign.parse_autotune(text, file)
+    return foreign.parse_vllm(text, file, options.axis)
+
+
+def _form(file: str) -> str:
+    if file.endswith(".autotune.json"):
+        return AUTOTUNE
+    return CONFIGS if ":" in file and not Path(file).exists() else VLLM
+
+
+def _device(table: Table, named: str | None, path: Path) -> DeviceIdentity:
+    """The silicon that a table is of: as the lockfile knows it, else as the data sheets do."""
+    name = named or table.device
+    if not name:
+        return _here(table)
+    known = [*lock.read(path).devices, *map(targets.identity, targets.TARGETS)]
+    found = devicelabels.named(known, name)
+    if found is None:
+        raise TableError(
+            f"`{name}` is no device that is known here",
+            where="--device" if named else table.path,
+            hint=f"--device NAME: {', '.join(dict.fromkeys(one.name for one in known))}",
+        )
+    return found
+
+
+def _here(table: Table) -> DeviceIdentity:
+    if not cuda.present():
+        what = "it does not say which GPU it is of, and there is none here"
+        raise TableError(what, where=table.path, hint="--device H200 says it")
+    with TemporaryDirectory(prefix="tritune-") as folder:
+        found, _ = cuda.probe(0, Path(folder) / "device.log")
+    return targets.identity(targets.of_device(found))
+
+
+def _refuse_doubled(found: Sequence[tuple[Table, DeviceIdentity, Taken]]) -> None:
+    seen: dict[tuple[object, str], Row] = {}
+    for _, device, taken in found:
+        for key, (row, _) in taken.rows.items():
+            other = seen.setdefault((device.silicon(), key), row)
+            if other is not row:
+                what = f"this row and that at {other.where} are both for {key}"
+                raise TableError(what, where=row.where)
+
+
+def _write(
+    table: Table, device: DeviceIdentity, taken: Taken, to: Home, path: Path, *, force: bool
+) -> Imported:
+    evidence = Evidence(
+        us=0.0, default_us=None, margin=None, noise=0.0, bits="", ir="", triton=table.triton,
+        unmeasured=True,
+    )  # fmt: skip
+    kernel = to.receiver.kernel
+    entries = [
+        (LockedKey(kernel=kernel, device="", key=key), Entry(config=config, evidence=evidence))
+        for key, (_, config) in taken.rows.items()
+    ]
+    fates: dict[LockedKey, str] = {}
+
+    def change(before: Lock) -> Lock:
+        after, said = lock.merge_imported(before, device, entries, to.near(device), force=force)
+        fates.update(said)
+        return after
+
+    lock.update(path, change)
+    return Imported(
+        path=table.path,
+        kernel=kernel,
+        device=next(iter(fates)).device,
+        lockfile=path,
+        fates={at.key: fate for at, fate in fates.items()},
+        taken=taken,
+    )

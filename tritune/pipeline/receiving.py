@@ -1,0 +1,220 @@
+"""pipeline.receiving: a table, and a kernel or its sweep file -> the config that each key gets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tritune import fitting, foreign, plan, space, spec
+from tritune import subject as subjects
+from tritune.device import locked, targets
+from tritune.errors import ManyMistakesError, SpecError, TableError, TrituneError
+from tritune.fitting import Receiver
+from tritune.foreign import Row, Table
+from tritune.model import Config, DeviceIdentity, KernelInfo, Problem, Sweep
+from tritune.pipeline.asking import ask
+from tritune.pipeline.job import near_constraints
+from tritune.pipeline.looking import LOOK_LIMIT_S, described, desks
+from tritune.workers import Done, Raised
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Swept:
+    """A sweep file and the kernel of it that takes the entries."""
+
+    sweep: Sweep
+    info: KernelInfo
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Home:
+    """What takes the entries; `swept` says for which problems, where a sweep file does."""
+
+    receiver: Receiver
+    lockfile: Path
+    reference: tuple[str, str | None]
+    """The kernel and the problem function, to load them by."""
+    swept: Swept | None = None
+
+    def near(self, device: DeviceIdentity) -> dict[str, tuple[str, ...]]:
+        """What guards a look-up of the nearest size, as far as a sweep file says it."""
+        if self.swept is None:
+            return {}
+        return near_constraints(self.swept.sweep, targets.of_device(device), self.swept.info)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Taken:
+    """The configs of one table by key, each with its row; and what found no counterpart."""
+
+    rows: Mapping[str, tuple[Row, Config]]
+    unused: tuple[Row, ...] = ()
+    without: int = 0
+    """Problems of the sweep file that no row is for."""
+    aside: tuple[str, ...] = ()
+    """What a file's name says besides, which no key has."""
+    broken: tuple[tuple[str, str], ...] = ()
+    """Keys whose config a constraint of the sweep file rules out, and that constraint."""
+
+
+def home(sweep: Path | None, kernel: str | None) -> Home:
+    """The kernel that is named, alone or among those of a sweep file."""
+    if sweep is not None:
+        return _of_sweep(sweep, kernel)
+    if kernel is None:
+        hint = "name its sweep file with --sweep, or --kernel MODULE:NAME"
+        raise TableError("no kernel is named", hint=hint)
+    about = ask(subjects.describe, kernel)
+    if about.kind != subjects.TUNABLE:
+        raise TableError(
+            f"`{about.short}` has no tritune line, so it reads no lockfile",
+            where=f"{about.file}:{about.line}",
+            hint=f"`tritune init {kernel}` says which line to add",
+        )
+    receiver = Receiver(
+        kernel=about.name,
+        default=about.default,
+        key=about.key,
+        constants=about.constants,
+        tensors=about.tensors,
+        all_tensors=about.like,
+    )
+    return Home(receiver=receiver, lockfile=Path(about.lockfile), reference=(kernel, None))
+
+
+def _of_sweep(path: Path, kernel: str | None) -> Home:
+    sweep = spec.read_sweep(path)
+    with desks() as pool:
+        _, infos = described(pool, sweep)
+    info = _named(infos, kernel, path)
+    constants = [name for name in info.constexprs if name not in {*info.tunables, *info.key}]
+    receiver = Receiver(
+        kernel=info.name, default=info.default, key=info.key, constants=tuple(constants)
+    )
+    return Home(
+        receiver=receiver,
+        lockfile=Path(info.lockfile),
+        reference=(sweep.kernel or info.name, sweep.problem),
+        swept=Swept(sweep=sweep, info=info),
+    )
+
+
+def _named(infos: list[KernelInfo], kernel: str | None, path: Path) -> KernelInfo:
+    short = {info.name.rpartition(":")[2]: info for info in infos}
+    named = {**short, **{info.name: info for info in infos}}
+    if kernel in named:
+        return named[kernel]
+    if kernel is None and len(infos) == 1:
+        return infos[0]
+    what = f"it tunes no `{kernel}`" if kernel else f"it tunes {len(infos)} kernels"
+    raise SpecError(what, where=str(path), hint=f"--kernel NAME: {', '.join(sorted(short))}")
+
+
+def take(
+    table: Table, device: DeviceIdentity, to: Home, *, renames: Mapping[str, str], template: str
+) -> Taken:
+    """Find the keys of every row: those of the sweep file's problems, or what *template* makes.
+
+    Raises:
+        TrituneError: a config that the kernel cannot run, or a row that is for no key.
+    """
+    configs = _configs(table, device, to, renames)
+    if to.swept is None:
+        keys = [(fitting.key_of(row, template, to.receiver), row) for row in table.rows]
+        return Taken(rows=_by_key(keys, configs))
+    asked = _keys(to.swept, device)
+    names = list(dict.fromkeys(name for key in asked for name, _ in foreign.key_parts(key)))
+    for row in table.rows:
+        fitting.check_row(row, to.receiver, names)
+    pairs = [
+        (key, row) for key in asked for row in table.rows if fitting.fits(row, key, to.receiver)
+    ]
+    if not pairs:
+        raise TableError(
+            f"no row of it is for any problem of {to.swept.sweep.path}",
+            where=table.path,
+            hint=f"their keys are as {next(iter(asked), 'nothing')}",
+        )
+    used = {row for _, row in pairs}
+    return Taken(
+        rows=_by_key(pairs, configs),
+        unused=tuple(row for row in table.rows if row not in used),
+        without=len(asked) - len(pairs),
+        aside=tuple(f"{n}={v}" for n, v in table.rows[0].parts if n not in names),
+        broken=tuple(
+            _broken(to.swept.sweep, device, ((asked[k], k, configs[r]) for k, r in pairs))
+        ),
+    )
+
+
+def _broken(
+    sweep: Sweep, device: DeviceIdentity, found: Iterable[tuple[Problem, str, Config]]
+) -> Iterator[tuple[str, str]]:
+    target = targets.of_device(device)
+    for problem, key, config in found:
+        if constraint := space.admitted(sweep, target, config, problem):
+            yield key, constraint.text
+
+
+def _configs(
+    table: Table, device: DeviceIdentity, to: Home, renames: Mapping[str, str]
+) -> dict[Row, Config]:
+    """The config of every row, or every mistake in them."""
+    target = targets.of_device(device)
+    made: dict[Row, Config] = {}
+    wrong: list[TrituneError] = []
+    for row in table.rows:
+        try:
+            made[row] = fitting.config(row, to.receiver, renames)
+        except TableError as error:
+            wrong.append(error)
+            continue
+        if ruling := plan.legal(made[row], target):
+            wrong.append(TableError(ruling[1], where=row.where))
+    if not wrong:
+        # The kernel itself has the last word: it may know no hook for a config.
+        whys = ask(subjects.refusals, *to.reference, tuple(made.values()))
+        pairs = zip(made, whys, strict=True)
+        wrong += [TableError(why, where=row.where) for row, why in pairs if why]
+    if wrong:
+        raise wrong[0] if len(wrong) == 1 else ManyMistakesError(wrong)
+    return made
+
+
+def _by_key(
+    pairs: Iterable[tuple[str, Row]], configs: Mapping[Row, Config]
+) -> dict[str, tuple[Row, Config]]:
+    found: dict[str, tuple[Row, Config]] = {}
+    for key, row in pairs:
+        if key in found:
+            what = f"this row and that at {found[key][0].where} are both for {key}"
+            raise TableError(what, where=row.where)
+        found[key] = row, configs[row]
+    return found
+
+
+def _keys(swept: Swept, device: DeviceIdentity) -> dict[str, Problem]:
+    """The key of every problem of a sweep file, as a launch there would have it."""
+    sweep, info = swept.sweep, swept.info
+    reference, target = (sweep.kernel or info.name, sweep.problem), targets.of_device(device)
+    configs = tuple(dict.fromkeys((info.default, *info.configs)))
+    tasks: list[tuple[object, ...]] = [
+        (reference, target, problem, configs, {}) for problem in sweep.problems
+    ]
+    keys: dict[int, str] = {}
+    with desks() as pool:
+        for index, answer in pool.run(locked.look, tasks, LOOK_LIMIT_S):
+            match answer:
+                case Done(locked.Seen(key=key, unknown="")):
+                    keys[index] = key
+                case Raised(error=TrituneError() as error):
+                    raise error
+                case _:
+                    why = answer.value.unknown if isinstance(answer, Done) else str(answer)
+                    raise TableError(
+                        f"the key of {sweep.problems[index]} is not known here: {why}",
+                        where=sweep.path,
+                        hint="--kernel with --key needs no sweep file",
+                    )
+    return {keys[index]: sweep.problems[index] for index in sorted(keys) if keys[index]}

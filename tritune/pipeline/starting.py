@@ -1,0 +1,100 @@
+"""pipeline.starting: a reference to a kernel -> its first sweep file, and a problem to fill in."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from tritune import draft
+from tritune import subject as subjects
+from tritune.errors import EnvironmentFaultError, SpecError
+from tritune.pipeline.asking import ask
+from tritune.pipeline.job import near
+from tritune.pipeline.questions import device
+from tritune.subject import Subject
+from tritune.sweepfile import KNOWN_TARGETS
+
+_LIBRARIES = frozenset({"site-packages", "dist-packages"})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Started:
+    """What was written, and what its owner has to do next."""
+
+    sweep: Path
+    problem: Path | None
+    decorator: str
+    """The line that the kernel lacks; empty where it has it."""
+    where: str
+    """`file:line` of the kernel."""
+    kernel: str
+
+
+def start(reference: str, folder: Path, *, force: bool) -> Started:
+    """Write the first sweep file of a kernel into *folder*, and a problem skeleton if it has none.
+
+    Raises:
+        TrituneError: there is no such kernel, or a file is there already and not *force*.
+    """
+    about = ask(subjects.describe, reference)
+    sweep = folder / f"{about.short}.yaml"
+    problem = None if about.problem else _beside(about, folder)
+    places = draft.Places(
+        kernel=_from(folder, reference),
+        problem=_from(folder, f"{problem.absolute()}:{about.short}_problem") if problem else "",
+        sweep=near(sweep.absolute()),
+    )
+    texts = {sweep: draft.sweep_text(about, places, _target())}
+    if problem is not None:
+        texts[problem] = draft.problem_text(about, places)
+    _write(texts, force=force)
+    return Started(
+        sweep=sweep,
+        problem=problem,
+        decorator=draft.decorator(about),
+        where=f"{near(Path(about.file))}:{about.line}",
+        kernel=about.short,
+    )
+
+
+def _beside(about: Subject, folder: Path) -> Path:
+    """Beside the kernel, where its imports work; nothing of ours goes into installed packages."""
+    home = Path(about.file).parent
+    name = f"{about.short}_problem.py"
+    return folder / name if _LIBRARIES & set(home.parts) else Path(near(home)) / name
+
+
+def _from(folder: Path, reference: str) -> str:
+    """A reference by path as a file in *folder* has it; a dotted one means the same everywhere."""
+    module, _, name = reference.rpartition(":")
+    if not (module.endswith(".py") or "/" in module):
+        return reference
+    return f"{Path(os.path.relpath(module, folder)).as_posix()}:{name}"
+
+
+def _target() -> str:
+    """The GPU of this machine, if a sweep file can name it."""
+    try:
+        here = device()
+    except EnvironmentFaultError:  # a driver that does not answer is no reason not to begin
+        return ""
+    return here.name if here is not None and here.name in KNOWN_TARGETS else ""
+
+
+def _write(texts: dict[Path, str], *, force: bool) -> None:
+    there = [path for path in texts if path.exists()]
+    if there and not force:
+        raise SpecError(
+            "it is there already, and nothing was written",
+            where=str(there[0]),
+            hint="--force replaces it",
+        )
+    for path, text in texts.items():
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise EnvironmentFaultError(
+                f"cannot be written: {error.strerror or error}", where=str(path)
+            ) from error

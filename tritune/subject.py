@@ -1,0 +1,195 @@
+"""subject: a reference to any Triton kernel -> Subject, what can be said of it as plain data.
+
+Runs in a worker. Unlike `load` it takes what tritune cannot tune yet: a kernel without a problem
+function, or without tritune's line, to tell its owner what is missing.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeGuard
+
+from tritune import contract
+from tritune.contract import Function
+from tritune.errors import KernelError
+from tritune.load import find, is_kernel, load
+from tritune.model import Config, Value
+from tritune.modules import import_reference
+
+TUNABLE, AUTOTUNED, JIT = "tunable", "autotuned", "jit"
+
+_FIELDS = {"num_warps": 4, "num_stages": 3, "num_ctas": 1, "maxnreg": None}
+"""Launch options that a Config of Triton's has a field for, with what it takes for "not said"."""
+_ALWAYS = ("num_warps", "num_stages")
+_PLAIN = (bool, int, float, str, type(None))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Subject:
+    """A Triton kernel, whoever wrote it. No torch, no triton in it."""
+
+    name: str
+    """`package.module:function`, how a lockfile names it."""
+    attribute: str
+    """What the module has it under, which its function need not be called."""
+    file: str
+    line: int
+    kind: str
+    """`tunable` under `@tritune.kernel`, `autotuned` under `@triton.autotune`, else `jit`."""
+    params: tuple[str, ...]
+    constexprs: tuple[str, ...]
+    """Those that no heuristic sets."""
+    constants: tuple[str, ...] = ()
+    """Those of them that are part of its keys."""
+    key: tuple[str, ...]
+    configs: tuple[Config, ...]
+    """Its own list; the default alone where it has none, and nothing for a bare jit function."""
+    default: Config
+    tensors: tuple[str, ...] = ()
+    """The arguments that may be tensors of its keys."""
+    like: bool = False
+    """Whether its author named those."""
+    lockfile: str = ""
+    problem: str = ""
+    """The name of its problem function, where it has one."""
+    problem_params: tuple[tuple[str, bool], ...] = ()
+    """Parameters of that function; True where one has a default."""
+    odd: tuple[str, ...] = ()
+    """Meta-parameters whose values are no numbers, truth values or texts."""
+
+    @property
+    def short(self) -> str:
+        return self.attribute.rpartition(".")[2]
+
+    @property
+    def module(self) -> str:
+        return self.name.rpartition(":")[0]
+
+
+def describe(_: None, reference: str) -> Subject:
+    """The kernel that *reference* names.
+
+    Raises:
+        KernelError: there is none such, or it is no Triton kernel.
+    """
+    module, name = import_reference(reference)
+    found: Any = find(module, name, "Triton kernels", is_triton)
+    if not is_triton(found):
+        raise KernelError(
+            f"`{name}` is a {type(found).__name__}, not a Triton kernel",
+            where=getattr(module, "__file__", None) or module.__name__,
+            hint=_hint(vars(module)),
+        )
+    function = contract.describe(found)
+    facts = _facts(function, name)
+    return _of_kernel(found, facts) if is_kernel(found) else _of_triton(found, function, facts)
+
+
+def refusals(
+    _: None, kernel: str, problem: str | None, configs: Sequence[Config]
+) -> tuple[str, ...]:
+    """Why a tunable kernel cannot run each of these configs; empty where it can."""
+    if problem:
+        found: Any = load(kernel, problem).kernel
+    else:
+        module, name = import_reference(kernel)
+        found = find(module, name, "Triton kernels", is_kernel)
+    return tuple(found.refusal(config) for config in configs)
+
+
+def is_triton(thing: object) -> bool:
+    """Whether it is a jit function, or what is wrapped around one."""
+    if isinstance(thing, type) or not hasattr(thing, "run"):
+        return False
+    *wrappers, plain = contract.layers(thing)
+    return inspect.isfunction(plain) and bool(wrappers)
+
+
+def _hint(names: Mapping[str, object]) -> str:
+    kernels = ", ".join(f"`{name}`" for name, thing in names.items() if is_triton(thing))
+    return f"its Triton kernels: {kernels}" if kernels else "it has no Triton kernels"
+
+
+def _of_kernel(kernel: Any, facts: dict[str, Any]) -> Subject:
+    problem = kernel.problem
+    parameters = inspect.signature(problem).parameters if problem else {}
+    own = [{name: one.get(name) for name in kernel.tunables} for one in kernel.tuning.values]
+    return Subject(
+        **facts,
+        kind=TUNABLE,
+        key=tuple(kernel.key_names),
+        configs=tuple(dict.fromkeys(Config.of(values) for values in own)),
+        default=Config.of(kernel.default),
+        constants=kernel.contract.constants,
+        tensors=kernel.contract.tensors,
+        like=kernel.like is not None,
+        lockfile=str(kernel.lockfile),
+        problem=problem.__qualname__ if problem else "",
+        problem_params=tuple((n, p.default is not p.empty) for n, p in parameters.items()),
+    )
+
+
+def _of_triton(found: Any, function: Function, facts: dict[str, Any]) -> Subject:
+    tuner = next((one for one in contract.layers(found) if hasattr(one, "configs")), None)
+    if tuner is None:
+        return Subject(**facts, kind=JIT, key=(), configs=(), default=Config(()))
+    listed = list(_values(getattr(tuner, "configs", ())))
+    odd = {name for one in listed for name, value in one.items() if not is_plain(value)}
+    plain = [{n: v for n, v in one.items() if n not in odd and is_plain(v)} for one in listed]
+    configs = tuple(dict.fromkeys(Config.of(values) for values in plain))
+    keys = getattr(tuner, "keys", None) or ()
+    return Subject(
+        **facts,
+        kind=AUTOTUNED,
+        key=tuple(key for key in keys if key in function.params and key not in function.computed),
+        configs=configs,
+        default=configs[0] if configs else Config(()),
+        odd=tuple(sorted(odd)),
+    )
+
+
+def _facts(function: Function, attribute: str) -> dict[str, Any]:
+    return {
+        "name": function.name,
+        "attribute": attribute,
+        "file": function.file,
+        "line": function.line,
+        "params": function.params,
+        "constexprs": tuple(n for n in function.constexprs if n not in function.computed),
+    }
+
+
+def _values(configs: Iterable[Any]) -> Iterator[dict[str, object]]:
+    """Each config of a list of Triton's by name; of its options those that any of them says."""
+    configs = list(configs)
+    spoken = [
+        name
+        for name, unsaid in _FIELDS.items()
+        if name in _ALWAYS or any(getattr(one, name, unsaid) != unsaid for one in configs)
+    ]
+    for one in configs:
+        fields = {name: getattr(one, name, _FIELDS[name]) for name in spoken}
+        yield {**fields, **one.kwargs}
+
+
+def is_plain(value: object) -> TypeGuard[Value]:
+    """Whether a lockfile can hold it."""
+    return type(value) in _PLAIN
+
+
+def plain_config(live: Any) -> dict[str, Value]:
+    """A Config of Triton's as plain values; what it does not say is left out.
+
+    Raises:
+        KernelError: it holds what no lockfile can.
+    """
+    [values] = _values([live])
+    made: dict[str, Value] = {}
+    for name, value in values.items():
+        if not is_plain(value):
+            what = f"`{name}` is a {type(value).__name__}, which no lockfile can hold"
+            raise KernelError(what, hint="a config holds numbers, truth values and texts")
+        made[name] = value
+    return made
