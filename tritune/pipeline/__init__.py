@@ -22,17 +22,20 @@ from tritune.pipeline import conclude, measuring, overlap, prepare, smoke
 from tritune.pipeline.checking import CheckOptions, check, due, not_fresh, nothing_due
 from tritune.pipeline.compiling import CompileReport, adopt, compile_only, compilers
 from tritune.pipeline.job import Job, Observer, SweepOptions, start
+from tritune.pipeline.prebuilding import PrebuildOptions, prebuild
 from tritune.pipeline.questions import device, rejected, space_counts
 
 __all__ = [
     "CheckOptions",
     "CompileReport",
     "Observer",
+    "PrebuildOptions",
     "SweepOptions",
     "check",
     "compile_only",
     "device",
     "not_fresh",
+    "prebuild",
     "rejected",
     "run",
     "space_counts",
