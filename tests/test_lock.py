@@ -161,9 +161,20 @@ def test_other_silicon_under_one_name_gets_a_label_of_its_own():
 
 def test_constraints_for_near_are_written_per_kernel_and_replaced_by_the_next_sweep():
     first = lock.merge_winners(Lock(), device(), [winner()], {"ops:matmul": ["BLOCK <= M"]})
-    second = lock.merge_winners(first, device(), [], {"ops:matmul": []})
+    second = lock.merge_winners(first, device(), [winner()], {"ops:matmul": []})
 
     assert (first.near, second.near) == ((("ops:matmul", ("BLOCK <= M",)),), ())
+
+
+def test_constraints_that_an_entry_was_swept_under_which_this_sweep_is_not_about_stay():
+    other = winner("M=1")
+    first = lock.merge_winners(Lock(), device(), [winner(), other], {"ops:matmul": ["BLOCK <= M"]})
+
+    narrowed = lock.merge_winners(first, device(), [other], {"ops:matmul": ["M < 99"]})
+    whole = lock.merge_winners(narrowed, device(), [winner(), other], {"ops:matmul": ["M < 99"]})
+
+    assert narrowed.near == (("ops:matmul", ("BLOCK <= M", "M < 99")),)
+    assert whole.near == (("ops:matmul", ("M < 99",)),)
 
 
 def test_constraints_that_another_device_was_swept_under_stay():

@@ -1,8 +1,8 @@
 """lookup: lockfile + device + key -> Found.
 
-Exact, else near where the kernel's author allows it, else nothing: the kernel then runs its
-default. Nearest is not the default rule, because it serves wrong results: a softmax locked
-with BLOCK=1024 at n=1024 would leave a third of n=1536 unwritten.
+Exact, else near where the kernel's author allows it and a sweep has verified it, else nothing:
+the kernel then runs its default. Nearest is not the default rule, because it serves wrong
+results: a softmax locked with BLOCK=1024 at n=1024 would leave a third of n=1536 unwritten.
 """
 
 from __future__ import annotations
@@ -158,7 +158,10 @@ def _near(
     if not locked or not value or not min(locked) <= 2 * value <= 4 * max(locked):
         return Found(kind="default", why=_has(keys))
     nearest = min(locked, key=lambda at: (abs(math.log2(at / value)), at))
-    config = keys[locked[nearest]].config
+    config, reach = keys[locked[nearest]].config, keys[locked[nearest]].evidence.reach
+    if reach and not reach[0] <= value <= reach[1]:
+        what = f"{asked.near}={nearest} is nearest, and was verified from {reach[0]} to {reach[1]}"
+        return Found(kind="default", why=what)
     broken = _broken(constraints, {**asked.values, **config.as_dict()})
     if broken:
         what = f"{asked.near}={nearest} is nearest, but its config breaks {broken}"

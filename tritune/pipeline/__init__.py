@@ -18,7 +18,7 @@ from tritune.compile import Found
 from tritune.device import toolchain
 from tritune.device.cuda import CudaDevice
 from tritune.model import Candidate, Compiled, Outcome, Problem, Rejected, Report
-from tritune.pipeline import conclude, measuring, overlap, prepare, smoke
+from tritune.pipeline import conclude, measuring, overlap, prepare, reach, smoke
 from tritune.pipeline.checking import CheckOptions, check, due, not_fresh, nothing_due
 from tritune.pipeline.compiling import CompileReport, adopt, compile_only, compilers
 from tritune.pipeline.job import Job, Observer, SweepOptions, start
@@ -112,6 +112,7 @@ def _conclude(
     chosen = conclude.winners(job, timed, found, locked, triton)
     why = _why_not(job, timed)
     if chosen and job.setting.identity is not None and not why:
+        chosen = reach.reached(job, chosen, locked)
         conclude.write_lock(job, job.setting.identity, chosen)
     report = conclude.report(job, found, outcomes, chosen, gpu_s=gpu_s, not_locked=why)
     hopeless = _hopeless(found, out) - {winner.problem for winner in chosen}

@@ -90,7 +90,8 @@ class Job:
         """What has to hold where the nearest locked size is served, by kernel."""
         if self.info.near is None:
             return {}
-        axes = {name for problem in self.sweep.problems for name in problem.as_dict()}
+        # Of the problem function, not of the problems: a sweep may be of some of them only.
+        axes = {name for name, _ in self.info.problem_params}
         admits = space.constraints(self.sweep, self.target)
         return {self.info.name: tuple(one.text for one in admits if one.names & axes)}
 

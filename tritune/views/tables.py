@@ -83,7 +83,14 @@ def _locked(
     evidence = [entry.evidence for _, entry in entries]
     keys = Column(heading="key", cells=key_lines([key.key for key, _ in entries]))
     configs = config_columns([entry.config for _, entry in entries])
-    return line(f"{kernel} on {device}"), table([keys], [*configs, *_evidence(evidence)])
+    columns = (*configs, *_evidence(evidence), *_reach(evidence))
+    return line(f"{kernel} on {device}"), table([keys], columns)
+
+
+def _reach(evidence: Sequence[Evidence]) -> tuple[Column, ...]:
+    """What near serves each for, where that was verified of any."""
+    cells = tuple(f"{one.reach[0]} to {one.reach[1]}" if one.reach else NONE for one in evidence)
+    return (Column(heading="near", cells=cells),) if any(one.reach for one in evidence) else ()
 
 
 def _evidence(evidence: Iterable[Evidence]) -> tuple[Column, ...]:
