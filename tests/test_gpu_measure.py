@@ -96,3 +96,27 @@ def test_a_second_sweep_measures_nothing_and_changes_no_byte(tmp_path: Path) -> 
     assert [one["change"] for one in (*report["winners"], *anew["winners"])] == ["kept"] * 2
     steps = {step["name"]: step["text"] for step in report["steps"]}
     assert steps["measuring"] == "all 2 distinct candidates are in the journal already"
+
+
+def test_near_serves_no_size_at_which_the_locked_config_is_wrong(tmp_path: Path) -> None:
+    folder = written(tmp_path, planted.NEAR, planted.NEAR_SWEEP)
+
+    report, said = sweep(folder)
+    before = (folder / "tritune.lock").read_bytes()
+    again, _ = sweep(folder)
+
+    assert [one["evidence"]["reach"] for one in report["winners"]] == [[500, 1000]]
+    assert "n=1000: near does not serve it at n=2000 and thereabouts" in said
+    steps = {step["name"]: step["text"] for step in report["steps"]}
+    assert steps["verifying near"] == "1 of 2 ends of what near would serve are right"
+    assert "verifying near" not in {step["name"] for step in again["steps"]}
+    assert (folder / "tritune.lock").read_bytes() == before
+    ran = subprocess.run(
+        [sys.executable, "ops.py"],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert ran.stdout == "[1, 1, 1]\n"

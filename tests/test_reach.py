@@ -201,6 +201,16 @@ def test_a_second_sweep_verifies_nothing_and_says_the_same(tmp_path, gpu):
     assert journal_of(tmp_path).read_bytes() == bytes_before
 
 
+def test_fresh_verifies_it_all_again(tmp_path, gpu):
+    gpu()
+    reaches(job(tmp_path), winner(64))
+    device, this = gpu(), job(tmp_path)
+
+    reaches(replace(this, options=replace(this.options, fresh=True)), winner(64))
+
+    assert device.asked == [32, 128]
+
+
 def test_what_did_not_fit_into_memory_is_not_served_and_asked_again(tmp_path, gpu):
     gpu(lambda size, _: size < 128, reason=Reason.MEMORY)
     assert reaches(job(tmp_path), winner(64)) == [(32, 64)]

@@ -467,6 +467,22 @@ class Step:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Missed:
+    """A key that a log of misses names, and the problem that has it."""
+
+    key: str
+    lines: int
+    """So many of the log: each is a process that missed it."""
+    problem: Problem | None = None
+    kept: tuple[str, ...] = ()
+    """Axes of the problem whose values are the sweep file's, as the key does not say them."""
+    is_listed: bool = False
+    """The problem stands in the sweep file already."""
+    why: str = ""
+    """Why there is no problem of it."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Report:
     """Everything a sweep of one kernel has to say; views turn it into text."""
 
@@ -479,6 +495,8 @@ class Report:
     winners: tuple[Winner, ...]
     unsolved: tuple[Problem, ...] = ()
     """Problems of which every config was rejected."""
+    missed: tuple[Missed, ...] = ()
+    """What a log of misses named, where the problems are those of one."""
     lockfile: str = ""
     """The file written, or the file that would have been."""
     locked: bool = False

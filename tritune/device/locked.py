@@ -131,6 +131,28 @@ def build(  # one task, each part once
     return replace(seen, seconds=made.seconds)
 
 
+def matching(  # one task, each part once
+    desk: Desk,
+    reference: Reference,
+    target: Target,
+    problems: Sequence[Problem],
+    configs: Sequence[Config],
+    key: str,
+) -> tuple[int, str]:
+    """Which of *problems* is the first that has *key*; -1 and why, where none has."""
+    session = _session(desk, reference, target)
+    why = ""
+    for index, problem in enumerate(problems):
+        try:
+            found, said = _key(session, problem, configs)
+        except Exception as error:  # noqa: BLE001  # the boundary: a problem function may raise anything
+            found, said = "", lowering.brief(error)
+        if found == key:
+            return index, ""
+        why = why or said or f"`{problem}` has the key `{found}`"
+    return -1, why
+
+
 def _key(session: lowering.Session, problem: Problem, configs: Sequence[Config]) -> tuple[str, str]:
     why = ""
     for config in configs[:TRIES]:

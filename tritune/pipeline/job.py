@@ -13,7 +13,7 @@ from tritune import expression, places, space, spec
 from tritune.device import targets
 from tritune.errors import SpecError, TrituneError
 from tritune.load import describe_all, load_all
-from tritune.model import KernelInfo, Problem, Step, Sweep, Target
+from tritune.model import KernelInfo, Missed, Problem, Step, Sweep, Target
 from tritune.places import Places
 from tritune.setting import Setting, find
 from tritune.workers import Done, Raised, Worker, default_jobs
@@ -54,6 +54,8 @@ class SweepOptions:
     """Seconds of measuring on the GPU."""
     allow_noisy: bool = False
     stale: bool = False
+    shapes_from: Path | None = None
+    """A log of misses, whose keys are the problems."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -69,6 +71,8 @@ class Job:
     started: float = field(default_factory=time.monotonic)
     steps: list[Step] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    missed: tuple[Missed, ...] = ()
+    """What the log of misses named of this kernel, where the problems are from one."""
     left_open: list[Problem] = field(default_factory=list)
     """Problems that a budget did not reach."""
 
@@ -165,15 +169,21 @@ def named_target(sweep: Sweep, options: SweepOptions) -> Target:
 
 def read(path: Path, options: SweepOptions) -> Sweep:
     sweep = spec.read_sweep(path)
-    if options.only is None:
+    # Of a log of misses, it is the problems of that which are narrowed.
+    return sweep if options.shapes_from else narrowed(sweep, options.only)
+
+
+def narrowed(sweep: Sweep, only: str | None) -> Sweep:
+    """The sweep with those of its problems, if it has any, for which *only* holds."""
+    if only is None or not sweep.problems:
         return sweep
     try:
-        kept = tuple(one for one in sweep.problems if expression.truth(options.only, one.as_dict()))
+        kept = tuple(one for one in sweep.problems if expression.truth(only, one.as_dict()))
     except expression.ConstraintError as error:
         axes = ", ".join(name for name, _ in sweep.problems[0].axes)
-        raise SpecError(str(error), where=f"--only {options.only}", hint=f"axes: {axes}") from None
+        raise SpecError(str(error), where=f"--only {only}", hint=f"axes: {axes}") from None
     if not kept:
-        raise SpecError("no problem is left", where=f"--only {options.only}")
+        raise SpecError("no problem is left", where=f"--only {only}")
     return replace(sweep, problems=kept)
 
 

@@ -141,7 +141,8 @@ def _asks(job: Job, ends: Ends) -> Iterator[elsewhere.Ask]:
 def _known(job: Job) -> Known:
     """What the journal holds, or the record that the times are from."""
     path = job.setting.record or elsewhere.journal_of(job)
-    if job.setting.identity is None or not path.is_file():
+    anew = job.options.fresh and job.setting.record is None
+    if job.setting.identity is None or anew or not path.is_file():
         return {}
     return Journal.open(path, read_only=True).reach(
         job.info.name,
