@@ -120,3 +120,65 @@ def test_near_serves_no_size_at_which_the_locked_config_is_wrong(tmp_path: Path)
         check=True,
     )
     assert ran.stdout == "[1, 1, 1]\n"
+
+
+def tritune(folder: Path, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
+    """A command on the project in *folder*, with the cache that `sweep` uses."""
+    return subprocess.run(
+        [sys.executable, *arguments],
+        cwd=folder,
+        env=os.environ
+        | {"TRITUNE_CACHE_DIR": str(folder / "cache"), "PYTHONPATH": str(ROOT)}
+        | env,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+LAUNCH = """
+import torch
+from triton import knobs
+
+hits = []
+knobs.compilation.listener = lambda **said: hits.append(said["cache_hit"])
+import ops
+
+ops.op(torch.randn(1048576, device="cuda"))
+print(hits)
+"""
+
+
+def test_after_compiling_what_is_locked_a_launch_compiles_nothing(tmp_path: Path) -> None:
+    folder = written(tmp_path, planted.EXTRA % 20, planted.EXTRA_SWEEP % 20)
+    sweep(folder)
+    own = {"TRITON_CACHE_DIR": str(folder / "triton")}
+
+    made = tritune(folder, "-m", "tritune", "compile", "--locked", "sweep.yaml", **own)
+    launched = tritune(folder, "-c", LAUNCH, **own)
+
+    assert made.returncode == 0, made.stderr
+    assert " in tritune.lock: 1 compiled · " in made.stdout
+    assert launched.stdout == "[True]\n", launched.stderr
+
+
+def test_what_is_locked_loses_nothing_on_the_day_and_another_config_what_it_is_slower_by(
+    tmp_path: Path,
+) -> None:
+    folder = written(tmp_path, planted.EXTRA % 20, planted.EXTRA_SWEEP % 20)
+    pyproject = folder / "pyproject.toml"
+    pyproject.write_text('[tool.tritune]\nsweeps = ["sweep.yaml"]\n', encoding="utf-8")
+    sweep(folder)
+    command = ("-m", "tritune", "retime", "--max-regression", "1%", "--json")
+
+    fresh = tritune(folder, *command)
+    path = folder / "tritune.lock"
+    path.write_text(path.read_text().replace('"EXTRA": 0', '"EXTRA": 20'), encoding="utf-8")
+    slower = tritune(folder, *command)
+
+    assert (fresh.returncode, slower.returncode) == (0, 1), fresh.stderr + slower.stderr
+    [[one], [other]] = [json.loads(done.stdout)["entries"] for done in (fresh, slower)]
+    assert one["loss"] == 0
+    assert 0.015 < one["default_us"] / one["us"] - 1 < 0.025
+    assert other["runner_up"]["EXTRA"] == 0
+    assert 0.015 < other["loss"] < 0.025

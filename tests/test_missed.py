@@ -15,7 +15,7 @@ from tritune import misslog, places, setting, spec
 from tritune.cli import tritune
 from tritune.errors import SpecError
 from tritune.model import Missed, Problem
-from tritune.pipeline.missed import guesses
+from tritune.pipeline.missed import UNALIGNED, guesses
 from tritune.views import page
 from tritune.views.misses import missed_text, yaml_row
 
@@ -98,10 +98,7 @@ def test_what_no_problem_can_be_is_told_and_left_out(project):
     assert shown(result) == [
         "missed at run time: 2 keys",
         "left out, as no problem has the key:",
-        (
-            "  n=48 x=f32(unaligned) y=f32: a tensor of it is unaligned, and a problem cannot ask for "
-            "that"
-        ),
+        f"  n=48 x=f32(unaligned) y=f32: {UNALIGNED}",
         "  n=48 x=f32 y=f16: `n=48 dtype=float32` has the key `n=48 x=f32 y=f32`",
         "nothing locked: no problem has a key that misses.jsonl names",
     ]

@@ -24,6 +24,7 @@ from tritune.pipeline.compiling import CompileReport, adopt, compile_only, compi
 from tritune.pipeline.job import Job, Observer, SweepOptions, start
 from tritune.pipeline.prebuilding import PrebuildOptions, prebuild
 from tritune.pipeline.questions import device, rejected, space_counts
+from tritune.pipeline.retiming import retime
 
 __all__ = [
     "CheckOptions",
@@ -37,6 +38,7 @@ __all__ = [
     "not_fresh",
     "prebuild",
     "rejected",
+    "retime",
     "run",
     "space_counts",
 ]

@@ -118,18 +118,21 @@ def start(
     path: Path,
     options: SweepOptions,
     observer: Observer,
-    setting: Callable[[Target], Setting] | None = None,
+    setting: Setting | Callable[[Target], Setting] | None = None,
 ) -> tuple[Job, ...]:
     """Read the file, ask the kernel module what it is, and find where the times come from.
 
     One job a kernel: a file that names only a problem tunes every kernel that its op launches.
-    With a *setting* no GPU is looked for: it makes one of the target that options or file name.
+    With a *setting* no GPU is looked for: it is that, or makes one of the target that options or
+    file name.
     """
     sweep = read(path, options)
     logs = places.made(places.cache_folder() / "logs")
     observer.stage("loading the kernel", None)
     infos = describe_kernels(sweep, logs / "load.log")
-    if setting is None:
+    if isinstance(setting, Setting):
+        place = setting
+    elif setting is None:
         place = find(sweep, device=options.device, target=options.target, log=logs / "device.log")
     else:
         place = setting(named_target(sweep, options))
