@@ -15,6 +15,7 @@ from test_measure_sweep import job as plain_job
 from tritune import expression, lock
 from tritune.errors import LockError
 from tritune.journal import Journal
+from tritune.lookup import REACH, within
 from tritune.model import (
     Candidate,
     Compiled,
@@ -133,7 +134,10 @@ def job(folder: Path, *constraints: str, record: Path | None = None, near: str =
 
 
 def reaches(this: Job, *chosen: Winner, held: dict[str, Entry] | None = None) -> list[Any]:
-    return [one.evidence.reach for one in reach.reached(this, chosen, held or {})]
+    """From and to which size each is served; None where it is not said."""
+    found = [one.evidence.reach for one in reach.reached(this, chosen, held or {})]
+    ends = [REACH.fullmatch(text) for text in found]
+    return [(int(end[1]), int(end[3])) if end else None for end in ends]
 
 
 @pytest.mark.parametrize(
@@ -264,9 +268,9 @@ def test_with_no_gpu_the_record_says_it_or_the_lock_stays_as_it_is(tmp_path, gpu
 
     assert reaches(replay, winner(64)) == [(32, 128)]
     assert reaches(replay, winner(8)) == [None]
-    assert reaches(replay, winner(8, change="kept", reach=(4, 16))) == [(4, 16)]
+    assert reaches(replay, winner(8, change="kept", reach="4 <= M <= 16")) == [(4, 16)]
     # Its neighbour is nearer than what was verified: what it serves is less, and was verified.
-    assert reaches(replay, winner(64, reach=(32, 128)), held=held) == [(32, 128)]
+    assert reaches(replay, winner(64, reach="32 <= M <= 128"), held=held) == [(32, 128)]
 
 
 def test_a_sweep_that_changes_nothing_changes_no_byte(tmp_path, gpu):
@@ -284,33 +288,58 @@ def test_a_sweep_that_changes_nothing_changes_no_byte(tmp_path, gpu):
         lock.update(path, lambda held, won=winners: lock.merge_winners(held, H200_IDENTITY, won))
         texts.append(path.read_text())
 
-    assert '"reach": [32, 256]' in texts[0]
-    assert '"reach": [256, 1024]' in texts[0]
+    assert '"reach": "32 <= M <= 256"' in texts[0]
+    assert '"reach": "256 <= M <= 1024"' in texts[0]
     assert texts[0] == texts[1] == texts[2]
 
 
 def test_an_entry_that_says_no_reach_is_read_and_written_as_it_was(tmp_path):
-    before = lock.merge_winners(lock.Lock(), H200_IDENTITY, [winner(64), winner(8, reach=(4, 9))])
+    before = lock.merge_winners(
+        lock.Lock(), H200_IDENTITY, [winner(64), winner(8, reach="4 <= M <= 9")]
+    )
     text = lock.render(before)
 
     assert text.count("reach") == 1
     assert lock.parse(text, "t.lock") == before
 
 
-@pytest.mark.parametrize("wrong", ["[1]", "[9, 4]", "[0, 4]", "[true, 4]", "[1.0, 2]", '"4"'])
-def test_a_reach_that_is_none_is_an_error_that_names_its_line(wrong):
-    chosen = [winner(size, reach=(4, 9)) for size in (8, 9)]
+@pytest.mark.parametrize(
+    ("said", "is_within"),
+    [
+        ("4 <= n <= 9", True),
+        ("9 <= n <= 9", True),
+        ("4 <= n <= 8", False),
+        ("10 <= n <= 11", False),
+        ("4 <= M <= 9", False),
+        ("4 <= n", False),
+        ("yes", False),
+    ],
+)
+def test_what_was_verified_of_another_argument_or_cannot_be_read_is_not_served(said, is_within):
+    assert within(said, "n", 9) == is_within
+
+
+def test_a_reach_that_is_no_text_is_an_error_that_names_its_line():
+    chosen = [winner(8, reach="4 <= M <= 9")]
     text = lock.render(lock.merge_winners(lock.Lock(), H200_IDENTITY, chosen))
-    second = text.rindex("[4, 9]")
-    text = text[:second] + wrong + text[second + len("[4, 9]") :]
 
     with pytest.raises(LockError) as caught:
-        lock.parse(text, "t.lock")
+        lock.parse(text.replace('"4 <= M <= 9"', "[4, 9]"), "t.lock")
 
     assert str(caught.value).startswith(
-        f"t.lock:15: kernels.{KERNEL}.H200.M=9 N=7 a=f16.evidence.reach: expected two sizes, the "
-        f"smaller first, got {wrong}"
+        f"t.lock:11: kernels.{KERNEL}.H200.M=8 N=7 a=f16.evidence.reach: expected text, got [4, 9]"
     )
+
+
+def test_an_end_that_the_record_knows_to_be_wrong_is_not_served_though_the_other_is_unknown(
+    tmp_path, gpu
+):
+    gpu(lambda size, _: size < 100)
+    reaches(job(tmp_path), winner(64), winner(1024))
+    replay = job(tmp_path, record=journal_of(tmp_path))
+
+    # With no neighbour below, 2048 was found wrong and 512 was never asked.
+    assert reaches(replay, winner(1024)) == [(1024, 1024)]
 
 
 def test_a_journal_keeps_what_was_found_apart_from_outcomes(tmp_path):

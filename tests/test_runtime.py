@@ -87,7 +87,7 @@ def gpu(monkeypatch):
 
 
 def locked(
-    path, entries, *, device=H100, near=(), kernel="test_runtime:jitted.<locals>.fill", reach=None
+    path, entries, *, device=H100, near=(), kernel="test_runtime:jitted.<locals>.fill", reach=""
 ):
     """Write a lockfile of one kernel: key -> config."""
     winners = [
@@ -802,19 +802,19 @@ def test_near_serves_the_nearest_locked_size_within_a_factor_of_two(n, block, ki
 )
 def test_near_serves_no_size_beyond_what_was_verified(n, block, tmp_path, gpu):
     gpu()
-    kernel = jitted(locked(tmp_path / "t.lock", SHAPES, reach=(60, 100)), near="n")
+    kernel = jitted(locked(tmp_path / "t.lock", SHAPES, reach="60 <= n <= 100"), near="n")
 
     assert ran(kernel, n) == block
 
 
 def test_a_size_beyond_what_was_verified_is_a_miss_that_says_so(tmp_path, gpu, caplog):
     gpu()
-    file = locked(tmp_path / "t.lock", SHAPES, reach=(60, 100))
+    file = locked(tmp_path / "t.lock", SHAPES, reach="60 <= n <= 100")
 
     ran(jitted(file, near="n"), 101)
 
     [message] = [text for text in caplog.messages if "no locked config" in text]
-    assert message.endswith("n=64 is nearest, and was verified from 60 to 100")
+    assert message.endswith("n=64 is nearest, but its config is verified for 60 <= n <= 100 alone")
 
 
 def test_near_wants_every_other_part_of_the_key_equal(tmp_path, gpu):

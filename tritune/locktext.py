@@ -214,15 +214,8 @@ class _Reader:
             whole = tuple(name for name in _NUMBERS if type(value.get(name)) is int)
             if not imported:
                 self.usual[form] = whole
-        more: dict[str, Any] = {name: float(value[name]) for name in whole} if whole else {}
-        if "reach" in value:
-            more["reach"] = self.reach(value["reach"], (*at, "reach"))
-        return Evidence(**{**_UNSAID, **value, **more})
-
-    def reach(self, value: list[Any], at: jsonplaces.Path) -> tuple[int, int]:
-        if list(map(type, value)) != [int, int] or not 0 < value[0] <= value[1]:
-            raise self.expected("two sizes, the smaller first", value, at)
-        return value[0], value[1]
+        floats = {name: float(value[name]) for name in whole} if whole else {}
+        return Evidence(**{**_UNSAID, **value, **floats})
 
     def fields(
         self, value: Any, at: jsonplaces.Path, known: Mapping[str, _Field]
@@ -274,7 +267,7 @@ _EVIDENCE = {
     "triton": _required(str),
     "source": _Field("text", _is(str), required=False),
     "space": _Field("text", _is(str), required=False),
-    "reach": _Field("two sizes, the smaller first", _is(list), required=False),
+    "reach": _Field("text", _is(str), required=False),
     "unsettled": _Field("true or false", lambda value: isinstance(value, bool), required=False),
     "unmeasured": _Field("true or false", lambda value: isinstance(value, bool), required=False),
 }

@@ -21,6 +21,9 @@ from tritune.model import Config, DeviceIdentity, Entry
 
 logger = logging.getLogger("tritune")
 
+REACH = re.compile(r"([0-9]{1,19}) <= (\w+) <= ([0-9]{1,19})")
+"""What the evidence of an entry says of its reach."""
+
 Refusal = Callable[[Config], str]
 """Why a kernel cannot run a locked config; empty when it can."""
 
@@ -159,14 +162,23 @@ def _near(
         return Found(kind="default", why=_has(keys))
     nearest = min(locked, key=lambda at: (abs(math.log2(at / value)), at))
     config, reach = keys[locked[nearest]].config, keys[locked[nearest]].evidence.reach
-    if reach and not reach[0] <= value <= reach[1]:
-        what = f"{asked.near}={nearest} is nearest, and was verified from {reach[0]} to {reach[1]}"
+    if reach and not within(reach, asked.near, value):
+        what = f"{asked.near}={nearest} is nearest, but its config is verified for {reach} alone"
         return Found(kind="default", why=what)
     broken = _broken(constraints, {**asked.values, **config.as_dict()})
     if broken:
         what = f"{asked.near}={nearest} is nearest, but its config breaks {broken}"
         return Found(kind="default", why=what)
     return _served("near", config, refusal)
+
+
+def within(reach: str, near: str, value: int) -> bool:
+    """Whether a size of the `near` argument is one that an entry was verified to serve.
+
+    What was verified along another argument, before the kernel's author named this one, is not.
+    """
+    ends = REACH.fullmatch(reach)
+    return ends is not None and ends[2] == near and int(ends[1]) <= value <= int(ends[3])
 
 
 def _locked_along(keys: Mapping[str, Entry], asked: Asked) -> dict[int, str]:

@@ -370,9 +370,9 @@ class Evidence:
     """Digest of the configs that were searched for this problem."""
     unsettled: bool = False
     """Both sides of a merge changed the entry, and the next sweep has to race the two."""
-    reach: tuple[int, int] | None = None
-    """The sizes of the `near` argument from and to which its config may serve other keys than its
-    own: both ends were verified. None is "not said"."""
+    reach: str = ""
+    """`32 <= M <= 128`: the sizes of the `near` argument for which its config may serve other keys
+    than its own; both ends were verified. Empty is "not said"."""
     unmeasured: bool = False
     """Imported from elsewhere: it is served, but nobody timed it here; times are 0 for unknown."""
 

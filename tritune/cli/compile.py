@@ -58,6 +58,8 @@ def compile_(
     """
     if locked:
         _refuse(only=given["only"], output=output)
+        if device is not None and given["target"] is not None:
+            raise click.UsageError("--device is a GPU that is here, and --target one that is not")
         options = {name: given[name] for name in ("target", "jobs", "compile_limit_s")}
         return _locked(files, as_json=as_json, device=device, **options)
     _refuse_without(device)

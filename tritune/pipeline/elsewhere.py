@@ -74,7 +74,7 @@ def _answers(job: Job, asks: Sequence[Ask]) -> Iterator[tuple[Problem, Config, s
     """Why each is not right, and whether that holds for the next sweep too."""
     with compilers(job) as pool:
         unlike = _compiled(job, pool, asks)
-    yield from ((problem, config, why, True) for (problem, config), why in unlike.items())
+    yield from ((*at, why, lasting) for at, (why, lasting) in unlike.items())
     ready = [(problem, config) for problem, config, _ in asks if (problem, config) not in unlike]
     if not ready:
         return
@@ -89,19 +89,22 @@ def _answers(job: Job, asks: Sequence[Ask]) -> Iterator[tuple[Problem, Config, s
         device.close()
 
 
-def _compiled(job: Job, pool: Pool, asks: Sequence[Ask]) -> dict[tuple[Problem, Config], str]:
+def _compiled(
+    job: Job, pool: Pool, asks: Sequence[Ask]
+) -> dict[tuple[Problem, Config], tuple[str, bool]]:
     """Compile what is to run, with no GPU held; why not, for a problem that is not what is asked.
 
     What does not compile shows when it runs.
     """
-    default, unlike = job.info.default, {}
+    default = job.info.default
+    unlike: dict[tuple[Problem, Config], tuple[str, bool]] = {}
     todo: dict[str, tuple[Candidate, str]] = {}
     tasks = [(problem, (config, default)) for problem, config, _ in asks]
     for index, answer in pool.run(lowering.facts, tasks, FACTS_LIMIT_S):
         problem, config, key = asks[index]
         launches = _launches(answer)
         if why := _difference(answer, launches, key):
-            unlike[problem, config] = why
+            unlike[problem, config] = why, isinstance(answer, Done)
         else:
             todo |= {one.compile_class: (one.candidate, one.key) for one in launches if one.grids}
     limit_s = job.options.compile_limit_s or job.sweep.timing.compile_limit_s

@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from tritune import space
 from tritune.errors import SpecError
 from tritune.journal import Journal
+from tritune.lookup import within
 from tritune.model import Config, Entry, Problem, Winner
 from tritune.pipeline import elsewhere
 from tritune.pipeline.job import Job
@@ -153,19 +154,20 @@ def _known(job: Job) -> Known:
     )
 
 
-def _reach(job: Job, ends: Ends, known: Known) -> tuple[int, int] | None:
-    own, held = ends.size.value, ends.winner.evidence.reach
+def _reach(job: Job, ends: Ends, known: Known) -> str:
+    own, held, near = ends.size.value, ends.winner.evidence.reach, job.info.near or ""
     said = {
         value: known.get((_problem(job, ends.winner, value), ends.winner.config))
         for value in ends.outer
     }
-    if None in said.values():
+    is_wrong = any(said.values())
+    if None in said.values() and not is_wrong:
         return held
-    low, high = (own if said.get(end) else end for end in (ends.low, ends.high))
+    low, high = (end if said.get(end) == "" else own for end in (ends.low, ends.high))
     # A neighbour that came since narrows what is served, and says nothing against it.
-    if held and not any(said.values()) and held[0] <= low and high <= held[1]:
+    if not is_wrong and within(held, near, low) and within(held, near, high):
         return held
-    return low, high
+    return f"{low} <= {near} <= {high}"
 
 
 def _refusals(job: Job, ends: Ends, known: Known) -> Iterator[str]:

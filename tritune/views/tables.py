@@ -89,7 +89,7 @@ def _locked(
 
 def _reach(evidence: Sequence[Evidence]) -> tuple[Column, ...]:
     """What near serves each for, where that was verified of any."""
-    cells = tuple(f"{one.reach[0]} to {one.reach[1]}" if one.reach else NONE for one in evidence)
+    cells = tuple(one.reach or NONE for one in evidence)
     return (Column(heading="near", cells=cells),) if any(one.reach for one in evidence) else ()
 
 
