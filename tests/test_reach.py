@@ -9,10 +9,13 @@ from typing import Any, Self
 
 import pytest
 
+import projects
 from fakes import H200_IDENTITY, KERNEL, TRITON, FakeDevice, config, entry, evidence
+from projects import Project
 from test_measure_sweep import Silent, journal_of
 from test_measure_sweep import job as plain_job
-from tritune import expression, lock
+from tritune import expression, lock, pipeline, places
+from tritune.device import targets
 from tritune.errors import LockError
 from tritune.journal import Journal
 from tritune.lookup import REACH, within
@@ -30,8 +33,10 @@ from tritune.model import (
     Winner,
     Work,
 )
-from tritune.pipeline import conclude, elsewhere, reach
+from tritune.pipeline import SweepOptions, conclude, elsewhere, measuring, reach
+from tritune.pipeline import job as pipeline_job
 from tritune.pipeline.job import Job
+from tritune.setting import Setting
 from tritune.workers import Done
 
 DEFAULT = config(BLOCK=1)
@@ -369,3 +374,58 @@ def test_a_narrowed_sweep_writes_the_constraints_of_the_whole_file(tmp_path):
 
     assert narrowed.near_constraints == whole.near_constraints
     assert narrowed.near_constraints == {KERNEL: ("BLOCK <= M", "BLOCK <= 64 or N > 1")}
+
+
+class Whole(FakeDevice):
+    """A GPU for a whole sweep, on which sizes beyond 5000 come out wrong."""
+
+    def __init__(self, **_: object) -> None:
+        super().__init__(lambda this: 100.0 - int(str(this.config["BLOCK"])) / 100)
+        self.notes: list[str] = []
+        self.restarts, self.restart_s = 0, 0.0
+
+    def uuid(self) -> str:
+        return ""
+
+    def verify(self, compiled: Compiled) -> Verified | Rejected:
+        this = compiled.candidate
+        if int(str(this.problem.as_dict()["n"])) > 5000:
+            return Rejected(candidate=this, reason=Reason.WRONG, detail="largest error inf")
+        return Verified(candidate=this, error=0.0, bits="9c1e04d2")
+
+
+@pytest.mark.lowering
+def test_a_whole_sweep_locks_the_reach_and_a_second_one_changes_no_byte(tmp_path, monkeypatch):
+    """All but the GPU is real: the problems, their keys, the compiles, the journal, the lock."""
+    project = Project(tmp_path / "project")
+    project.edit("ops.py", 'key=["n"]', 'key=["n"], near="n"')
+    monkeypatch.chdir(project.folder)
+    monkeypatch.setenv(places.VARIABLE, str(tmp_path / "cache"))
+    place = Setting(
+        target=targets.of_device(projects.H200), identity=projects.H200, index=0, triton=TRITON
+    )
+    monkeypatch.setattr(pipeline_job, "find", lambda *_, **__: place)
+    monkeypatch.setattr(measuring, "CudaDevice", Whole)
+    options = SweepOptions(jobs=1)
+
+    [first] = pipeline.run(project.sweep, options, Silent())
+    text = project.lockfile.read_bytes()
+    [second] = pipeline.run(project.sweep, options, Silent())
+
+    assert [one.evidence.reach for one in first.winners] == [
+        "500 <= n <= 2023",
+        "2024 <= n <= 4096",
+    ]
+    refusal = (
+        "n=4096 dtype=float32: near does not serve it at n=8192 and thereabouts, where its config "
+        "is not verified: wrong result, largest error inf: BLOCK=512 num_warps=4"
+    )
+    assert refusal in first.warnings
+    assert refusal in second.warnings
+    assert "verifying near" in {step.name for step in first.steps}
+    assert "verifying near" not in {step.name for step in second.steps}
+    assert project.lockfile.read_bytes() == text
+    assert [(at.key, e.evidence.reach) for at, e in lock.read(project.lockfile).entries] == [
+        ("n=1000 x=f32 y=f32", "500 <= n <= 2023"),
+        ("n=4096 x=f32 y=f32", "2024 <= n <= 4096"),
+    ]
