@@ -83,3 +83,41 @@ kernel: ops.py:extra
 space: {EXTRA: [0, %d], num_warps: [4]}
 shapes: [{n: 1048576}]
 """
+
+NEAR = """\
+import torch
+import triton
+import triton.language as tl
+import tritune
+
+
+@tritune.kernel(key=["n"], near="n", default={"BLOCK": 1024, "num_warps": 4})
+@triton.jit
+def first(x, out, n, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    tl.store(out + at, tl.load(x + at, mask=at < n) * 2, mask=at < n)
+
+
+def op(x):
+    out, n = torch.empty_like(x), x.numel()
+    first[(1,)](x, out, n)
+    return out
+
+
+@tritune.problem(first)
+def problem(n):
+    x = torch.randn(n)
+    return tritune.Problem(lambda: op(x), reference=lambda: x.double() * 2)
+
+
+if __name__ == "__main__":
+    for n in (1000, 501, 1008):
+        op(torch.randn(n, device="cuda"))
+    print([tritune.stats()[first.name][kind] for kind in ("exact", "near", "default")])
+"""
+"""Right up to n = BLOCK; beyond it the rest is never written."""
+NEAR_SWEEP = """\
+kernel: ops.py:first
+space: {BLOCK: [1024], num_warps: [4]}
+shapes: [{n: 1000}]
+"""

@@ -17,6 +17,7 @@ from tritune import lock
 from tritune.cli import tritune
 from tritune.diff import Part, diff
 from tritune.model import Config, Entry, Evidence, Lock, LockedKey
+from tritune.views.diffs import changes_markdown
 
 KERNEL = "ops:matmul"
 
@@ -227,3 +228,15 @@ def test_a_damaged_lockfile_of_a_revision_is_named_with_its_line(repository):
     assert result.stderr.startswith(
         f"error: HEAD:{KERNELS}:1: has the markers of an unfinished merge\n"
     )
+
+
+def test_what_near_serves_now_is_a_note():
+    before = made({1: entry(reach="1 <= M <= 4"), 2: entry()})
+    after = made({1: entry(reach="1 <= M <= 2"), 2: entry(reach="1 <= M <= 4")})
+
+    rows = changes_markdown([("t.lock", diff(before, after))]).splitlines()[4:]
+
+    assert [row.split(" | ")[-1] for row in rows] == [
+        "near serves 1 <= M <= 4 → 1 <= M <= 2 |",
+        "near serves - → 1 <= M <= 4 |",
+    ]

@@ -96,3 +96,89 @@ def test_a_second_sweep_measures_nothing_and_changes_no_byte(tmp_path: Path) -> 
     assert [one["change"] for one in (*report["winners"], *anew["winners"])] == ["kept"] * 2
     steps = {step["name"]: step["text"] for step in report["steps"]}
     assert steps["measuring"] == "all 2 distinct candidates are in the journal already"
+
+
+def test_near_serves_no_size_at_which_the_locked_config_is_wrong(tmp_path: Path) -> None:
+    folder = written(tmp_path, planted.NEAR, planted.NEAR_SWEEP)
+
+    report, said = sweep(folder)
+    before = (folder / "tritune.lock").read_bytes()
+    again, _ = sweep(folder)
+
+    assert [one["evidence"]["reach"] for one in report["winners"]] == ["500 <= n <= 1000"]
+    assert "n=1000: near does not serve it at n=2000 and thereabouts" in said
+    steps = {step["name"]: step["text"] for step in report["steps"]}
+    assert steps["verifying near"] == "1 of 2 ends of what near would serve are right"
+    assert "verifying near" not in {step["name"] for step in again["steps"]}
+    assert (folder / "tritune.lock").read_bytes() == before
+    ran = subprocess.run(
+        [sys.executable, "ops.py"],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert ran.stdout == "[1, 1, 1]\n"
+
+
+def tritune(folder: Path, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
+    """A command on the project in *folder*, with the cache that `sweep` uses."""
+    return subprocess.run(
+        [sys.executable, *arguments],
+        cwd=folder,
+        env=os.environ
+        | {"TRITUNE_CACHE_DIR": str(folder / "cache"), "PYTHONPATH": str(ROOT)}
+        | env,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+LAUNCH = """
+import torch
+from triton import knobs
+
+hits = []
+knobs.compilation.listener = lambda **said: hits.append(said["cache_hit"])
+import ops
+
+ops.op(torch.randn(1048576, device="cuda"))
+print(hits)
+"""
+
+
+def test_after_compiling_what_is_locked_a_launch_compiles_nothing(tmp_path: Path) -> None:
+    folder = written(tmp_path, planted.EXTRA % 20, planted.EXTRA_SWEEP % 20)
+    sweep(folder)
+    own = {"TRITON_CACHE_DIR": str(folder / "triton")}
+
+    made = tritune(folder, "-m", "tritune", "compile", "--locked", "sweep.yaml", **own)
+    launched = tritune(folder, "-c", LAUNCH, **own)
+
+    assert made.returncode == 0, made.stderr
+    assert " in tritune.lock: 1 compiled · " in made.stdout
+    assert launched.stdout == "[True]\n", launched.stderr
+
+
+def test_what_is_locked_loses_nothing_on_the_day_and_another_config_what_it_is_slower_by(
+    tmp_path: Path,
+) -> None:
+    folder = written(tmp_path, planted.EXTRA % 20, planted.EXTRA_SWEEP % 20)
+    pyproject = folder / "pyproject.toml"
+    pyproject.write_text('[tool.tritune]\nsweeps = ["sweep.yaml"]\n', encoding="utf-8")
+    sweep(folder)
+    command = ("-m", "tritune", "retime", "--max-regression", "1%", "--json")
+
+    fresh = tritune(folder, *command)
+    path = folder / "tritune.lock"
+    path.write_text(path.read_text().replace('"EXTRA": 0', '"EXTRA": 20'), encoding="utf-8")
+    slower = tritune(folder, *command)
+
+    assert (fresh.returncode, slower.returncode) == (0, 1), fresh.stderr + slower.stderr
+    [[one], [other]] = [json.loads(done.stdout)["entries"] for done in (fresh, slower)]
+    assert one["loss"] == 0
+    assert 0.015 < one["default_us"] / one["us"] - 1 < 0.025
+    assert other["runner_up"]["EXTRA"] == 0
+    assert 0.015 < other["loss"] < 0.025

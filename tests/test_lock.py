@@ -161,9 +161,20 @@ def test_other_silicon_under_one_name_gets_a_label_of_its_own():
 
 def test_constraints_for_near_are_written_per_kernel_and_replaced_by_the_next_sweep():
     first = lock.merge_winners(Lock(), device(), [winner()], {"ops:matmul": ["BLOCK <= M"]})
-    second = lock.merge_winners(first, device(), [], {"ops:matmul": []})
+    second = lock.merge_winners(first, device(), [winner()], {"ops:matmul": []})
 
     assert (first.near, second.near) == ((("ops:matmul", ("BLOCK <= M",)),), ())
+
+
+def test_constraints_that_an_entry_was_swept_under_which_this_sweep_is_not_about_stay():
+    other = winner("M=1")
+    first = lock.merge_winners(Lock(), device(), [winner(), other], {"ops:matmul": ["BLOCK <= M"]})
+
+    narrowed = lock.merge_winners(first, device(), [other], {"ops:matmul": ["M < 99"]})
+    whole = lock.merge_winners(narrowed, device(), [winner(), other], {"ops:matmul": ["M < 99"]})
+
+    assert narrowed.near == (("ops:matmul", ("BLOCK <= M", "M < 99")),)
+    assert whole.near == (("ops:matmul", ("M < 99",)),)
 
 
 def test_constraints_that_another_device_was_swept_under_stay():
@@ -233,7 +244,7 @@ def test_an_imported_entry_is_served_and_shown_without_times(tmp_path):
 
     assert (found.kind, str(found.config)) == ("exact", "BLOCK_K=128 SPLIT_K=1 num_warps=8")
     [row] = [row for row in plain(lock_table("x", lock.read(path))).splitlines() if "M=1024" in row]
-    assert row.split()[3:] == ["128", "1", "8", "-", "-", "-", "-", "±0.0", "%"]
+    assert row.split()[3:] == ["128", "1", "8", "-", "-", "-", "-", "-", "unmeasured"]
 
 
 def test_what_was_measured_is_measured_with_all_of_its_evidence():

@@ -40,9 +40,6 @@ class Gpu(FakeDevice):
     def uuid(self) -> str:
         return ""
 
-    def compiles(self) -> int:
-        return 0
-
 
 class Silent:
     """An observer that nobody watches."""

@@ -87,7 +87,9 @@ def gpu(monkeypatch):
     return use
 
 
-def locked(path, entries, *, device=H100, near=(), kernel="test_runtime:jitted.<locals>.fill"):
+def locked(
+    path, entries, *, device=H100, near=(), kernel="test_runtime:jitted.<locals>.fill", reach=""
+):
     """Write a lockfile of one kernel: key -> config."""
     winners = [
         Winner(
@@ -96,7 +98,14 @@ def locked(path, entries, *, device=H100, near=(), kernel="test_runtime:jitted.<
             problem=Problem.of({}),
             config=Config.of(config),
             evidence=Evidence(
-                us=1.0, default_us=2.0, margin=0.1, noise=0.0, bits="", ir="", triton="3.9.0"
+                us=1.0,
+                default_us=2.0,
+                margin=0.1,
+                noise=0.0,
+                bits="",
+                ir="",
+                triton="3.9.0",
+                reach=reach,
             ),
         )
         for key, config in entries.items()
@@ -805,6 +814,26 @@ def test_near_serves_the_nearest_locked_size_within_a_factor_of_two(n, block, ki
 
     assert ran(kernel, n) == block
     assert counted(kernel) == {kind: 1}
+
+
+@pytest.mark.parametrize(
+    ("n", "block"), [(59, 16), (60, 32), (64, 32), (100, 32), (101, 16), (256, 128)]
+)
+def test_near_serves_no_size_beyond_what_was_verified(n, block, tmp_path, gpu):
+    gpu()
+    kernel = jitted(locked(tmp_path / "t.lock", SHAPES, reach="60 <= n <= 100"), near="n")
+
+    assert ran(kernel, n) == block
+
+
+def test_a_size_beyond_what_was_verified_is_a_miss_that_says_so(tmp_path, gpu, caplog):
+    gpu()
+    file = locked(tmp_path / "t.lock", SHAPES, reach="60 <= n <= 100")
+
+    ran(jitted(file, near="n"), 101)
+
+    [message] = [text for text in caplog.messages if "no locked config" in text]
+    assert message.endswith("n=64 is nearest, but its config is verified for 60 <= n <= 100 alone")
 
 
 def test_near_wants_every_other_part_of_the_key_equal(tmp_path, gpu):

@@ -80,6 +80,15 @@ def contenders(
     return tuple(one for one in ran if any(one is other for other in wanted))
 
 
+def runner_up(outcomes: Sequence[Outcome], away: Sequence[Config]) -> Config | None:
+    """The fastest binary that is none of the configs *away*, by the samples that tell most."""
+    others = [one for one in _ran(outcomes) if not {*away} & {*_configs(one)}]
+    confirmed = [one for one in others if one.confirm_us]
+    field = confirmed or [one for one in others if one.finals_us] or others
+    best = min(field, key=lambda one: one.median_us, default=None)
+    return best.candidate.config if best else None
+
+
 def _raced_us(measured: Measured) -> float:
     return statistics.median(measured.finals_us)
 

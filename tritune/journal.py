@@ -1,10 +1,11 @@
 """journal: outcomes -> lines on disk as they happen -> outcomes, to resume and to replay.
 
-JSON Lines, append only. A line is the format, a device, a context, an outcome, or that a problem
-is done with a stage. Devices and contexts (kernel, source, device, protocol, Triton) are written
-once, before the first outcome in them, and named by a digest of what they say: so two processes
-may append to one file and agree on the names without a word. The latest outcome of a candidate
-counts, and a problem is no longer done once another outcome of it follows.
+JSON Lines, append only. A line is the format, a device, a context, an outcome, that a problem is
+done with a stage, or how a config fared at a size that `near` may serve it at. Devices and
+contexts (kernel, source, device, protocol, Triton) are written once, before the first line in
+them, and named by a digest of what they say: so two processes may append to one file and agree on
+the names without a word. The latest outcome of a candidate counts, and a problem is no longer
+done once another outcome of it follows.
 """
 
 from __future__ import annotations
@@ -18,23 +19,12 @@ from pathlib import Path
 from typing import Any
 
 from tritune.journal_file import JournalError, JournalFile
-from tritune.model import (
-    Candidate,
-    Compiled,
-    Config,
-    DeviceIdentity,
-    Measured,
-    Outcome,
-    Problem,
-    Reason,
-    Rejected,
-)
+from tritune.journal_lines import decode, encode
+from tritune.model import Candidate, Config, DeviceIdentity, Outcome, Problem
 
 FORMAT = 1
 FINALS, CONFIRM = "finals", "confirm"
 """The stages that a problem is done with."""
-PLAIN = ("key", "binary", "ir", "registers", "stack_bytes", "shared_bytes", "threads")
-"""Fields of a binary that are written as they are."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,6 +47,7 @@ class Journal:
         self._contexts: dict[str, _Context] = {}
         self._outcomes: list[tuple[_Context, Outcome]] = []
         self._done: dict[tuple[_Context, Problem], str] = {}
+        self._reach: dict[tuple[_Context, Problem, Config], str] = {}
 
     @classmethod
     def open(cls, path: Path, *, read_only: bool = False) -> Journal:
@@ -102,31 +93,69 @@ class Journal:
         """Write outcomes of one problem, which is *done* with a stage by them, in one piece."""
         if not outcomes:
             return
-        lines: list[dict[str, Any]] = []
-        device_name = _digest(asdict(device))
-        if device_name not in self._devices:
-            lines.append({"device": device_name, **asdict(device)})
-        context = _Context(
-            kernel=outcomes[0].candidate.kernel,
-            source=source,
-            device=device_name,
-            protocol=protocol,
-            triton=triton,
+        context, lines = self._context(
+            outcomes[0].candidate.kernel, source, device, protocol, triton
         )
         name = _digest(asdict(context))
-        if name not in self._contexts:
-            lines.append({"context": name, **asdict(context)})
-        lines += [{"in": name, **_encode(outcome)} for outcome in outcomes]
+        lines += [{"in": name, **encode(outcome)} for outcome in outcomes]
         problem = outcomes[0].candidate.problem
         if done:
             lines.append({"done": done, "in": name, "problem": problem.as_dict()})
-        self._file.append(lines)
-        self._devices[device_name] = device
-        self._contexts[name] = context
+        self._append(lines, context, device)
         for outcome in outcomes:
             self._add(context, outcome)
         if done:
             self._done[context, problem] = done
+
+    def record_reach(
+        self,
+        candidate: Candidate,
+        why: str,
+        *,
+        source: str,
+        device: DeviceIdentity,
+        protocol: str,
+        triton: str,
+    ) -> None:
+        """Write whether a config is right at a size that it would serve; *why* it is not."""
+        context, lines = self._context(candidate.kernel, source, device, protocol, triton)
+        problem, config = candidate.problem, candidate.config
+        line = {"reach": why, "in": _digest(asdict(context)), "problem": problem.as_dict()}
+        self._append([*lines, {**line, "config": config.as_dict()}], context, device)
+        self._reach[context, problem, config] = why
+
+    def reach(
+        self, kernel: str, source: str, device: DeviceIdentity, protocol: str, triton: str | None
+    ) -> dict[tuple[Problem, Config], str]:
+        """What was found at sizes that are not tuned for: why a config is wrong there, or empty."""
+        return {
+            (problem, config): why
+            for (context, problem, config), why in self._reach.items()
+            if self._matches(context, kernel, source, device, protocol)
+            and triton in (None, context.triton)
+        }
+
+    def _context(
+        self, kernel: str, source: str, device: DeviceIdentity, protocol: str, triton: str
+    ) -> tuple[_Context, list[dict[str, Any]]]:
+        """A context, and the lines that have to be written before one in it."""
+        lines: list[dict[str, Any]] = []
+        name = _digest(asdict(device))
+        if name not in self._devices:
+            lines.append({"device": name, **asdict(device)})
+        context = _Context(
+            kernel=kernel, source=source, device=name, protocol=protocol, triton=triton
+        )
+        if _digest(asdict(context)) not in self._contexts:
+            lines.append({"context": _digest(asdict(context)), **asdict(context)})
+        return context, lines
+
+    def _append(
+        self, lines: Sequence[dict[str, Any]], context: _Context, device: DeviceIdentity
+    ) -> None:
+        self._file.append(lines)
+        self._devices[context.device] = device
+        self._contexts[_digest(asdict(context))] = context
 
     def _add(self, context: _Context, outcome: Outcome) -> None:
         self._outcomes.append((context, outcome))
@@ -211,9 +240,12 @@ class Journal:
                 self._contexts[name] = _Context(**fields)
             case {"done": stage, "in": name, "problem": axes}:
                 self._done[self._contexts[name], Problem.of(axes)] = str(stage)
+            case {"reach": why, "in": name, "problem": axes, "config": values}:
+                at = self._contexts[name], Problem.of(axes), Config.of(values)
+                self._reach[at] = str(why)
             case {"in": name, **fields}:
                 context = self._contexts[name]
-                self._add(context, _decode(context.kernel, fields))
+                self._add(context, decode(context.kernel, fields))
             case {"device": name, **fields}:
                 fields["names"] = tuple(fields["names"])
                 self._devices[name] = DeviceIdentity(**fields)
@@ -234,62 +266,6 @@ class Journal:
             where=f"{self._file.path}:{number}",
             hint="delete the line, or the file: what it held is measured again",
         )
-
-
-def _encode(outcome: Outcome) -> dict[str, Any]:
-    """Fields that are empty are left out; seconds to the millisecond."""
-    candidate = outcome.candidate
-    fields: dict[str, Any] = {
-        "problem": candidate.problem.as_dict(),
-        "config": candidate.config.as_dict(),
-    }
-    if isinstance(outcome, Rejected):
-        fields |= {"no": outcome.reason.name, "why": outcome.detail, "log": outcome.log}
-    else:
-        compiled = outcome.compiled
-        fields |= {name: getattr(compiled, name) for name in PLAIN}
-        fields |= {
-            "seconds": round(compiled.seconds, 3),
-            "aliases": [config.as_dict() for config in compiled.aliases],
-            "us": outcome.samples_us,
-            "finals": outcome.finals_us,
-            "error": outcome.error,
-            "bits": outcome.bits,
-            "confirm": outcome.confirm_us,
-            "floor": round(outcome.floor, 5),
-        }
-    always = ("problem", "config", "key", "binary", "ir", "us")
-    return {name: value for name, value in fields.items() if value or name in always}
-
-
-def _decode(kernel: str, fields: dict[str, Any]) -> Outcome:
-    candidate = Candidate(
-        kernel=kernel,
-        problem=Problem.of(fields["problem"]),
-        config=Config.of(fields["config"]),
-    )
-    if "no" in fields:
-        return Rejected(
-            candidate=candidate,
-            reason=Reason[fields["no"]],
-            detail=fields.get("why", ""),
-            log=fields.get("log", ""),
-        )
-    compiled = Compiled(
-        candidate=candidate,
-        seconds=fields.get("seconds", 0.0),
-        aliases=tuple(Config.of(alias) for alias in fields.get("aliases", ())),
-        **{name: fields[name] for name in PLAIN if name in fields},
-    )
-    return Measured(
-        compiled=compiled,
-        samples_us=tuple(fields["us"]),
-        finals_us=tuple(fields.get("finals", ())),
-        error=fields.get("error", 0.0),
-        bits=fields.get("bits", ""),
-        confirm_us=tuple(fields.get("confirm", ())),
-        floor=fields.get("floor", 0.0),
-    )
 
 
 def _digest(fields: dict[str, Any]) -> str:

@@ -77,14 +77,16 @@ def merge_winners(
     """*lock* with the winners of one device in it; no other entry changes.
 
     *near* gives, by kernel, the constraints that name an axis of the problem. They guard every
-    device's entries of a kernel, so those that another device was swept under stay.
+    entry of a kernel, so those that an entry was swept under which is not among the winners stay.
     """
     devices, label = with_device(lock.devices, device)
     entries = dict(lock.entries)
+    decided = set()
     for winner in winners:
         at = LockedKey(kernel=winner.kernel, device=label, key=winner.key)
         entries[at] = _entry(winner, entries.get(at))
-    shared = {at.kernel for at in entries if at.device != label}
+        decided.add(at)
+    shared = {at.kernel for at in entries if at not in decided}
     constraints = dict(lock.near)
     for name, texts in (near or {}).items():
         kept = constraints.get(name, ()) if name in shared else ()
@@ -139,11 +141,18 @@ def _fate(before: Entry | None, entry: Entry, *, force: bool) -> str:
 
 def _entry(winner: Winner, before: Entry | None) -> Entry:
     # A kept incumbent keeps its evidence, so a sweep that decides nothing new changes no byte;
-    # only what the sweep has seen anew, the source and the space, is what it was now.
+    # only what the sweep has seen anew (source, space, reach) is what it was now.
     if winner.change == "kept" and before is not None and before.config == winner.config:
         seen, held = winner.evidence, before.evidence
         source, space = seen.source or held.source, seen.space or held.space
-        return replace(before, evidence=replace(held, source=source, space=space, unsettled=False))
+        seen = replace(
+            held,
+            source=source,
+            space=space,
+            reach=seen.reach or held.reach,
+            unsettled=False,
+        )
+        return replace(before, evidence=seen)
     return Entry(config=winner.config, evidence=_rounded(winner.evidence))
 
 

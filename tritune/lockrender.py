@@ -57,7 +57,7 @@ def _device(device: DeviceIdentity) -> dict[str, Any]:
     return facts
 
 
-_OPTIONAL = {"source", "space", "unsettled", "unmeasured"}
+_OPTIONAL = {"source", "space", "reach", "unsettled", "unmeasured"}
 """Left out while empty or false."""
 
 

@@ -267,6 +267,7 @@ _EVIDENCE = {
     "triton": _required(str),
     "source": _Field("text", _is(str), required=False),
     "space": _Field("text", _is(str), required=False),
+    "reach": _Field("text", _is(str), required=False),
     "unsettled": _Field("true or false", lambda value: isinstance(value, bool), required=False),
     "unmeasured": _Field("true or false", lambda value: isinstance(value, bool), required=False),
 }

@@ -1,8 +1,8 @@
 """lookup: lockfile + device + key -> Found.
 
-Exact, else near where the kernel's author allows it, else nothing: the kernel then runs its
-default. Nearest is not the default rule, because it serves wrong results: a softmax locked
-with BLOCK=1024 at n=1024 would leave a third of n=1536 unwritten.
+Exact, else near where the kernel's author allows it and a sweep has verified it, else nothing:
+the kernel then runs its default. Nearest is not the default rule, because it serves wrong
+results: a softmax locked with BLOCK=1024 at n=1024 would leave a third of n=1536 unwritten.
 """
 
 from __future__ import annotations
@@ -20,6 +20,9 @@ from tritune.errors import LockError
 from tritune.model import Config, DeviceIdentity, Entry
 
 logger = logging.getLogger("tritune")
+
+REACH = re.compile(r"([0-9]{1,19}) <= (\w+) <= ([0-9]{1,19})")
+"""What the evidence of an entry says of its reach."""
 
 Refusal = Callable[[Config], str]
 """Why a kernel cannot run a locked config; empty when it can."""
@@ -159,12 +162,24 @@ def _near(
     if not locked or not value or not min(locked) <= 2 * value <= 4 * max(locked):
         return Found(kind="default", why=_has(keys))
     nearest = min(locked, key=lambda at: (abs(math.log2(at / value)), at))
-    config = keys[locked[nearest]].config
+    config, reach = keys[locked[nearest]].config, keys[locked[nearest]].evidence.reach
+    if reach and not within(reach, asked.near, value):
+        what = f"{asked.near}={nearest} is nearest, but its config is verified for {reach} alone"
+        return Found(kind="default", why=what)
     broken = _broken(constraints, {**asked.values, **config.as_dict()})
     if broken:
         what = f"{asked.near}={nearest} is nearest, but its config breaks {broken}"
         return Found(kind="default", why=what)
     return _served("near", config, refusal)
+
+
+def within(reach: str, near: str, value: int) -> bool:
+    """Whether a size of the `near` argument is one that an entry was verified to serve.
+
+    What was verified along another argument, before the kernel's author named this one, is not.
+    """
+    ends = REACH.fullmatch(reach)
+    return ends is not None and ends[2] == near and int(ends[1]) <= value <= int(ends[3])
 
 
 def _locked_along(keys: Mapping[str, Entry], asked: Asked) -> dict[int, str]:

@@ -370,6 +370,9 @@ class Evidence:
     """Digest of the configs that were searched for this problem."""
     unsettled: bool = False
     """Both sides of a merge changed the entry, and the next sweep has to race the two."""
+    reach: str = ""
+    """`32 <= M <= 128`: the sizes of the `near` argument for which its config may serve other keys
+    than its own; both ends were verified. Empty is "not said"."""
     unmeasured: bool = False
     """Imported from elsewhere: it is served, but nobody timed it here; times are 0 for unknown."""
 
@@ -464,6 +467,22 @@ class Step:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Missed:
+    """A key that a log of misses names, and the problem that has it."""
+
+    key: str
+    lines: int
+    """So many of the log: each is a process that missed it."""
+    problem: Problem | None = None
+    kept: tuple[str, ...] = ()
+    """Axes of the problem whose values are the sweep file's, as the key does not say them."""
+    is_listed: bool = False
+    """The problem stands in the sweep file already."""
+    why: str = ""
+    """Why there is no problem of it."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Report:
     """Everything a sweep of one kernel has to say; views turn it into text."""
 
@@ -476,6 +495,8 @@ class Report:
     winners: tuple[Winner, ...]
     unsolved: tuple[Problem, ...] = ()
     """Problems of which every config was rejected."""
+    missed: tuple[Missed, ...] = ()
+    """What a log of misses named, where the problems are those of one."""
     lockfile: str = ""
     """The file written, or the file that would have been."""
     locked: bool = False

@@ -58,6 +58,11 @@ class Comparison:
     def is_beaten(self) -> bool:
         return self._is_beyond(BEAT_NOISE)
 
+    def is_slower_by(self, bound: float) -> bool:
+        """Whether it surely is, by more than a *bound* that somebody set."""
+        least = max(bound, BEAT_NOISE * self.noise, BEAT_FLOOR * self.floor)
+        return self.excess > least
+
     @property
     def is_open(self) -> bool:
         """Whether more rounds may yet show that it is beaten."""

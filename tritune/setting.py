@@ -51,6 +51,19 @@ def find(sweep: Sweep, *, device: str | None, target: str | None, log: Path) -> 
     return _recorded(sweep, wanted)
 
 
+def gpu(device: str | None, log: Path, *, hint: str) -> Setting:
+    """A GPU of this machine, the first where none is named.
+
+    Raises:
+        TrituneError: there is none; *hint* is what to do about it.
+    """
+    if device is None and not cuda.present():
+        raise EnvironmentFaultError(
+            "no GPU on this machine that torch and Triton can use", hint=hint
+        )
+    return _gpu(device or "0", None, log)
+
+
 def _gpu(device: str, wanted: Target | None, log: Path) -> Setting:
     if not device.isdigit():
         raise TrituneError(

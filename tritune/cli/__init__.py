@@ -19,6 +19,7 @@ COMMANDS: Commands = {
     "check": "tritune.cli.check:check",
     "diff": "tritune.cli.diff:diff",
     "compile": "tritune.cli.compile:compile_",
+    "retime": "tritune.cli.retime:retime",
     "merge": "tritune.cli.merge:merge",
     "import": "tritune.cli.import_:import_",
     "export": "tritune.cli.export:export",

@@ -68,6 +68,12 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Only what `tritune check` calls stale, missing or unsettled.",
 )
+@click.option(
+    "--shapes-from",
+    type=shared.READABLE,
+    metavar="LOG",
+    help="Sweep what this log of misses (TRITUNE_LOG) names, in place of the file's shapes.",
+)
 @shared.as_json
 def sweep(files: tuple[Path, ...], *, as_json: bool, **given: Any) -> int:
     """Compile, verify and measure every config, and lock the winners.
@@ -78,6 +84,8 @@ def sweep(files: tuple[Path, ...], *, as_json: bool, **given: Any) -> int:
     from tritune.cli.project import sweep_files
     from tritune.pipeline import SweepOptions
 
+    if given["stale"] and given["shapes_from"]:
+        raise click.UsageError("--stale is of the file's shapes, and --shapes-from of a log's")
     reports: list[Report] = []
     faults: list[TrituneError] = []
     options = SweepOptions(**given)

@@ -7,7 +7,7 @@ look at an entry (20 to 200 ms) is little beside starting a process and importin
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tritune.device import lowering
@@ -42,13 +42,17 @@ class Seen:
     """Why what is locked cannot be compiled any more."""
     unknown: str = ""
     """Why nothing can be said of it here."""
+    seconds: float = 0.0
+    """What compiling it took, where it was compiled; 0 where its binary was in the cache."""
 
 
 @dataclass
 class Desk:
-    """What a checking worker keeps: one lowering session a backend, and the kernels it loaded."""
+    """What a worker keeps: one lowering session a backend, and the kernels it loaded."""
 
     cache: str
+    compiles: bool = False
+    """It makes binaries; else it stops after the TTIR, which is all that a look needs."""
     sessions: dict[str, lowering.Session] = field(default_factory=dict)
     loaded: dict[Reference, Loaded] = field(default_factory=dict)
 
@@ -56,6 +60,18 @@ class Desk:
 def open_desk(cache: str) -> Desk:
     """*cache* is a folder that is empty: what is compiled already is not lowered again."""
     return Desk(cache=cache)
+
+
+def open_builder() -> Desk:
+    """One that compiles into Triton's own cache, where a launch of this user looks."""
+    return Desk(cache=own_cache(), compiles=True)
+
+
+def own_cache(_: Desk | None = None) -> str:
+    """The folder of Triton's own compile cache."""
+    from triton import knobs
+
+    return str(knobs.cache.dir)
 
 
 def describe(_: Desk, kernel: str | None, problem: str | None) -> tuple[str, list[KernelInfo]]:
@@ -89,6 +105,54 @@ def look(
             return Seen(key=key, broken=detail)
 
 
+def build(  # one task, each part once
+    desk: Desk,
+    reference: Reference,
+    target: Target,
+    problem: Problem,
+    configs: Sequence[Config],
+    locked: Mapping[str, Config],
+) -> Seen:
+    """Compile what is locked for *problem*, under the very key that its launch will look for.
+
+    A binary in the cache counts only if it was made from today's TTIR: Triton's key misses the
+    edit of a constant that a kernel reaches through a module.
+    """
+    seen = look(desk, reference, target, problem, configs, locked)
+    if not seen.ir:
+        return seen
+    session = _session(desk, reference, target)
+    kernel = session.loaded.kernel
+    candidate = Candidate(kernel=kernel.name, problem=problem, config=locked[seen.key])
+    try:
+        made = lowering.compile_(session, candidate, seen.key, seen.ir)
+    except lowering.CompilerError as error:
+        return Seen(key=seen.key, broken=str(error))
+    return replace(seen, seconds=made.seconds)
+
+
+def matching(  # one task, each part once
+    desk: Desk,
+    reference: Reference,
+    target: Target,
+    problems: Sequence[Problem],
+    configs: Sequence[Config],
+    key: str,
+) -> tuple[int, str]:
+    """Which of *problems* is the first that has *key*; -1 and why, where none has."""
+    session = _session(desk, reference, target)
+    why = ""
+    for index, problem in enumerate(problems):
+        try:
+            found, said = _key(session, problem, configs)
+        except Exception as error:  # noqa: BLE001  # the boundary: a problem function may raise anything
+            found, said = "", lowering.brief(error)
+        if found == key:
+            return index, ""
+        why = why or said or f"`{problem}` has the key `{found}`"
+    return -1, why
+
+
 def _key(session: lowering.Session, problem: Problem, configs: Sequence[Config]) -> tuple[str, str]:
     why = ""
     for config in configs[:TRIES]:
@@ -107,7 +171,8 @@ def _session(desk: Desk, reference: Reference, target: Target) -> lowering.Sessi
         desk.loaded[reference] = load(*reference)
     if backend not in desk.sessions:
         desk.sessions[backend] = lowering.open_session(*reference, target, desk.cache)
-        _stop_after_ttir(desk.sessions[backend])
+        if not desk.compiles:
+            _stop_after_ttir(desk.sessions[backend])
     session = desk.sessions[backend]
     loaded = desk.loaded[reference]
     if session.target != target or session.loaded != loaded:

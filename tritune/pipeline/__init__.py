@@ -18,12 +18,14 @@ from tritune.compile import Found
 from tritune.device import toolchain
 from tritune.device.cuda import CudaDevice
 from tritune.model import Candidate, Compiled, Outcome, Problem, Rejected, Report
-from tritune.pipeline import conclude, measuring, overlap, prepare, smoke
+from tritune.pipeline import conclude, measuring, missed, overlap, prepare, reach, smoke
 from tritune.pipeline.checking import CheckOptions, check, due, not_fresh, nothing_due
 from tritune.pipeline.compiling import CompileReport, adopt, compile_only, compilers
 from tritune.pipeline.importing import Imported, ImportOptions, import_tables
 from tritune.pipeline.job import Job, Observer, SweepOptions, start
+from tritune.pipeline.prebuilding import PrebuildOptions, prebuild
 from tritune.pipeline.questions import device, rejected, space_counts
+from tritune.pipeline.retiming import retime
 from tritune.pipeline.starting import Started
 from tritune.pipeline.starting import start as start_sweep
 
@@ -33,6 +35,7 @@ __all__ = [
     "ImportOptions",
     "Imported",
     "Observer",
+    "PrebuildOptions",
     "Started",
     "SweepOptions",
     "check",
@@ -40,7 +43,9 @@ __all__ = [
     "device",
     "import_tables",
     "not_fresh",
+    "prebuild",
     "rejected",
+    "retime",
     "run",
     "space_counts",
     "start_sweep",
@@ -54,9 +59,12 @@ def run(path: Path, options: SweepOptions, observer: Observer) -> tuple[Report, 
         TrituneError: the file, the kernel or this machine cannot be used; nothing is lost.
     """
     jobs = start(path, options, observer)
-    if options.stale:
+    if options.shapes_from:
+        jobs = missed.asked_for(jobs, options.shapes_from)
+    elif options.stale:
         jobs = due(jobs)
-    return tuple(_sweep(job) if job.sweep.problems else nothing_due(job) for job in jobs)
+    nothing = missed.nothing_missed if options.shapes_from else nothing_due
+    return tuple(_sweep(job) if job.sweep.problems else nothing(job) for job in jobs)
 
 
 def _sweep(job: Job) -> Report:
@@ -117,6 +125,7 @@ def _conclude(
     chosen = conclude.winners(job, timed, found, locked, triton)
     why = _why_not(job, timed)
     if chosen and job.setting.identity is not None and not why:
+        chosen = reach.reached(job, chosen, locked)
         conclude.write_lock(job, job.setting.identity, chosen)
     report = conclude.report(job, found, outcomes, chosen, gpu_s=gpu_s, not_locked=why)
     hopeless = _hopeless(found, out) - {winner.problem for winner in chosen}
@@ -140,6 +149,8 @@ def _why_not(job: Job, timed: tuple[Outcome, ...]) -> str:
             f"no GPU here, and the repository carries no recorded journal of {job.sweep.path} "
             f"for {job.target.name}"
         )
+    if job.setting.record is not None and not timed and job.missed:
+        return f"the recorded journal {job.setting.record} has no times of these problems"
     if job.setting.record is not None and not timed:
         return (
             f"the recorded journal {job.setting.record} is of another kernel source, space or "

@@ -47,13 +47,13 @@ def check(paths: Sequence[Path], options: CheckOptions) -> Checked:
     checked = Checked()
     asked: list[Asked] = []
     files: dict[Path, Lockfile] = {}
-    for some in _by_root(paths, checked.faults):
+    for some in by_root(paths, checked.faults):
         with desks() as pool:
-            for one in _asked(pool, some, files, options, checked.faults):
+            for one in asked_for(pool, some, files, options, checked.faults):
                 asked.append(one)
                 chips = {
                     label: chip
-                    for label, chip in _chips(one.file.lock).items()
+                    for label, chip in chips_of(one.file.lock).items()
                     if one.entries(label) and _is_wanted(chip, options)
                 }
                 checked.findings += look(pool, one, chips, checked.faults)
@@ -72,14 +72,14 @@ def not_fresh(paths: Sequence[Path], options: SweepOptions) -> tuple[Path, ...]:
     faults: list[TrituneError] = []
     files: dict[Path, Lockfile] = {}
     place: Setting | None = None
-    for some in _by_root(paths, faults):
+    for some in by_root(paths, faults):
         with desks() as pool:
             here = CheckOptions(lockfile=options.lockfile)
-            for one in _asked(pool, some, files, here, faults):
+            for one in asked_for(pool, some, files, here, faults):
                 try:
                     # A GPU is the same one for every file, and asking it takes seconds.
                     place = place if place and place.index is not None else _place(one, options)
-                    found = look(pool, one, _chip(place, one.file.lock), faults)
+                    found = look(pool, one, chip_of(place, one.file.lock), faults)
                     is_fresh = not any(finding.status in DUE for finding in found)
                 except TrituneError as fault:
                     faults.append(fault)
@@ -104,7 +104,7 @@ def due(jobs: Sequence[Job]) -> tuple[Job, ...]:
 def _due(pool: Pool, job: Job, version: str) -> Job:
     asked = Asked(sweep=job.sweep, info=job.info, file=Lockfile(job.lockfile), triton=version)
     faults: list[TrituneError] = []
-    found = look(pool, asked, _chip(job.setting, asked.file.lock), faults)
+    found = look(pool, asked, chip_of(job.setting, asked.file.lock), faults)
     if faults:
         raise faults[0]
     wanted = {finding.problem for finding in found if finding.status in DUE}
@@ -119,22 +119,22 @@ def nothing_due(job: Job) -> Report:
     return report(job, nothing, (), (), gpu_s=0.0, not_locked=why)
 
 
-def _chip(place: Setting, held: Lock) -> dict[str, Target]:
+def chip_of(place: Setting, held: Lock) -> dict[str, Target]:
     """The device of a sweep, by what a lockfile calls it: nothing, where it has none such."""
     if place.identity is not None:
         found = devicelabels.find(held.devices, place.identity)
         same = [found.name] if found else []
     else:
-        same = [label for label, chip in _chips(held).items() if chip.name == place.target.name]
+        same = [label for label, chip in chips_of(held).items() if chip.name == place.target.name]
     return {same[0] if same else "": place.target}
 
 
-def _chips(held: Lock) -> dict[str, Target]:
+def chips_of(held: Lock) -> dict[str, Target]:
     """The devices that a lockfile knows, by label."""
     return {device.name: targets.of_device(device) for device in held.devices}
 
 
-def _by_root(paths: Sequence[Path], faults: list[TrituneError]) -> list[list[Sweep]]:
+def by_root(paths: Sequence[Path], faults: list[TrituneError]) -> list[list[Sweep]]:
     """The sweeps by the folder that their modules are imported from.
 
     A process that has imported one `ops` cannot import another.
@@ -160,7 +160,7 @@ def _root(sweep: Sweep) -> Path | None:
     return folder
 
 
-def _asked(
+def asked_for(
     pool: Pool,
     sweeps: Sequence[Sweep],
     files: dict[Path, Lockfile],
@@ -180,10 +180,10 @@ def _asked(
 
 
 def _is_wanted(chip: Target, options: CheckOptions) -> bool:
-    return not options.targets or any(_is_called(chip, name) for name in options.targets)
+    return not options.targets or any(is_called(chip, name) for name in options.targets)
 
 
-def _is_called(chip: Target, name: str) -> bool:
+def is_called(chip: Target, name: str) -> bool:
     """Whether a chip is what a sweep file or a command line calls *name*."""
     if ":" in name:
         return name.lower() == f"{chip.backend}:{chip.arch}"
@@ -197,7 +197,7 @@ def _targets_without_entries(
     named = options.targets or asked.sweep.targets
     why = f"nothing is locked for any of its {len(asked.sweep.problems)} problems"
     for name in named:
-        if not any(_is_called(chip, name) for chip in chips.values()):
+        if not any(is_called(chip, name) for chip in chips.values()):
             yield asked.finding(Status.MISSING, why, "targets", name)
     if not named and not chips:
         yield asked.finding(Status.MISSING, why, "shapes", "")
@@ -214,7 +214,7 @@ def _left_over(
     unsure = {(one.kernel, one.device) for one in found if not one.key and one.problem}
     kernels = {one.info.name for one in asked}
     for file in {id(one.file): one.file for one in asked}.values():
-        chips = _chips(file.lock)
+        chips = chips_of(file.lock)
         for at, _ in file.lock.entries:
             known = (file.shown, at.kernel, at.device, at.key) in wanted
             if known or (at.kernel, at.device) in unsure:

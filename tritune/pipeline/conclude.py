@@ -149,6 +149,7 @@ def report(
         outcomes=tuple(outcomes),
         winners=tuple(chosen),
         unsolved=() if not_locked else tuple(p for p in job.sweep.problems if p in asked - settled),
+        missed=job.missed,
         lockfile=str(job.lockfile),
         locked=bool(chosen) and not not_locked,
         not_locked=not_locked,

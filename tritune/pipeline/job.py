@@ -13,7 +13,7 @@ from tritune import expression, places, space, spec
 from tritune.device import targets
 from tritune.errors import SpecError, TrituneError
 from tritune.load import describe_all, load_all
-from tritune.model import KernelInfo, Problem, Step, Sweep, Target
+from tritune.model import KernelInfo, Missed, Problem, Step, Sweep, Target
 from tritune.places import Places
 from tritune.setting import Setting, find
 from tritune.workers import Done, Raised, Worker, default_jobs
@@ -54,6 +54,8 @@ class SweepOptions:
     """Seconds of measuring on the GPU."""
     allow_noisy: bool = False
     stale: bool = False
+    shapes_from: Path | None = None
+    """A log of misses, whose keys are the problems."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -69,6 +71,8 @@ class Job:
     started: float = field(default_factory=time.monotonic)
     steps: list[Step] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    missed: tuple[Missed, ...] = ()
+    """What the log of misses named of this kernel, where the problems are from one."""
     left_open: list[Problem] = field(default_factory=list)
     """Problems that a budget did not reach."""
 
@@ -109,7 +113,8 @@ def near_constraints(sweep: Sweep, target: Target, info: KernelInfo) -> dict[str
     """What has to hold where the nearest locked size is served, by kernel."""
     if info.near is None:
         return {}
-    axes = {name for problem in sweep.problems for name in problem.as_dict()}
+    # Of the problem function, not of the problems: a sweep may be of some of them only.
+    axes = {name for name, _ in info.problem_params}
     admits = space.constraints(sweep, target)
     return {info.name: tuple(one.text for one in admits if one.names & axes)}
 
@@ -118,18 +123,21 @@ def start(
     path: Path,
     options: SweepOptions,
     observer: Observer,
-    setting: Callable[[Target], Setting] | None = None,
+    setting: Setting | Callable[[Target], Setting] | None = None,
 ) -> tuple[Job, ...]:
     """Read the file, ask the kernel module what it is, and find where the times come from.
 
     One job a kernel: a file that names only a problem tunes every kernel that its op launches.
-    With a *setting* no GPU is looked for: it makes one of the target that options or file name.
+    With a *setting* no GPU is looked for: it is that, or makes one of the target that options or
+    file name.
     """
     sweep = read(path, options)
     logs = places.made(places.cache_folder() / "logs")
     observer.stage("loading the kernel", None)
     infos = describe_kernels(sweep, logs / "load.log")
-    if setting is None:
+    if isinstance(setting, Setting):
+        place = setting
+    elif setting is None:
         place = find(sweep, device=options.device, target=options.target, log=logs / "device.log")
     else:
         place = setting(named_target(sweep, options))
@@ -169,15 +177,21 @@ def named_target(sweep: Sweep, options: SweepOptions) -> Target:
 
 def read(path: Path, options: SweepOptions) -> Sweep:
     sweep = spec.read_sweep(path)
-    if options.only is None:
+    # Of a log of misses, it is the problems of that which are narrowed.
+    return sweep if options.shapes_from else narrowed(sweep, options.only)
+
+
+def narrowed(sweep: Sweep, only: str | None) -> Sweep:
+    """The sweep with those of its problems, if it has any, for which *only* holds."""
+    if only is None or not sweep.problems:
         return sweep
     try:
-        kept = tuple(one for one in sweep.problems if expression.truth(options.only, one.as_dict()))
+        kept = tuple(one for one in sweep.problems if expression.truth(only, one.as_dict()))
     except expression.ConstraintError as error:
         axes = ", ".join(name for name, _ in sweep.problems[0].axes)
-        raise SpecError(str(error), where=f"--only {options.only}", hint=f"axes: {axes}") from None
+        raise SpecError(str(error), where=f"--only {only}", hint=f"axes: {axes}") from None
     if not kept:
-        raise SpecError("no problem is left", where=f"--only {options.only}")
+        raise SpecError("no problem is left", where=f"--only {only}")
     return replace(sweep, problems=kept)
 
 

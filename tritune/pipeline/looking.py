@@ -89,6 +89,15 @@ def desks() -> Iterator[Pool]:
             yield pool
 
 
+@contextmanager
+def builders(size: int) -> Iterator[Pool]:
+    """Workers that compile entries into Triton's own cache."""
+    with TemporaryDirectory(prefix="tritune-") as folder:
+        logs, env = Path(folder) / "logs", {"TRITON_INTERPRET": None}
+        with Pool(size, locked.open_builder, log_folder=logs, env=env) as pool:
+            yield pool
+
+
 def described(pool: Pool, sweep: Sweep) -> tuple[str, list[KernelInfo]]:
     """Triton's version here, and the kernels of a sweep file."""
     [(_, answer)] = pool.run(locked.describe, [(sweep.kernel, sweep.problem)], LOAD_LIMIT_S)
@@ -110,7 +119,7 @@ def look(
     held = {label: asked.entries(label) for label in chips}
     spaces = {label: Searched(asked.sweep, chip, asked.info) for label, chip in chips.items()}
     tasks = [
-        (asked.reference, chips[label], problem, *_tried(asked, held[label]))
+        (asked.reference, chips[label], problem, *tried(asked, held[label]))
         for label, problem in asks
     ]
     found: dict[int, Finding] = {}
@@ -126,9 +135,7 @@ def look(
     return [found[index] for index in sorted(found)]
 
 
-def _tried(
-    asked: Asked, held: Mapping[str, Entry]
-) -> tuple[Sequence[object], Mapping[str, object]]:
+def tried(asked: Asked, held: Mapping[str, Entry]) -> tuple[Sequence[object], Mapping[str, object]]:
     configs = {key: entry.config for key, entry in held.items()}
     return tuple(dict.fromkeys((asked.info.default, *configs.values()))), configs
 

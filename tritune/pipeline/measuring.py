@@ -8,7 +8,8 @@ from __future__ import annotations
 import statistics
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from tritune import places
@@ -54,7 +55,7 @@ def from_gpu(
             cases = _cases(job, journal, compiled, locked, known, scores_us or {})
             began = time.monotonic()
             if any(case.done != "confirm" for case in cases):
-                _measure(job, journal, cases, device)
+                race(job, cases, partial(write, job, journal), device)
             else:
                 _say_known(job, cases)
             gpu_s = time.monotonic() - began
@@ -138,7 +139,13 @@ def _say_known(job: Job, cases: Sequence[Case]) -> None:
         said.append(f"all {total:,} distinct candidates are in the journal already")
 
 
-def _measure(job: Job, journal: Journal, cases: Sequence[Case], opened: CudaDevice | None) -> None:
+def race(
+    job: Job,
+    cases: Sequence[Case],
+    write: Callable[[Sequence[Outcome], str], None],
+    opened: CudaDevice | None = None,
+) -> None:
+    """Measure the cases on the job's GPU; *write* is told outcomes as they are known."""
     device = opened or open_device(job)
     sensors: guards.Nvml | guards.NoSensors = guards.NoSensors("the GPU has no UUID")
     todo = sum(len(case.compiled) - len(case.known) for case in cases if not case.done)
@@ -147,7 +154,7 @@ def _measure(job: Job, journal: Journal, cases: Sequence[Case], opened: CudaDevi
             if uuid := device.uuid():
                 sensors = guards.sensors(uuid)
             guard = Guard(device.canary, sensors)
-            rounds = _rounds(job, journal, device, guard)
+            rounds = _rounds(job, write, device, guard)
             said.extend(_before(job, guard, sensors, cases))
             rounds.race(cases)
             said.extend(_after(job, device, guard, rounds, cases))
@@ -179,13 +186,18 @@ def open_device(job: Job) -> CudaDevice:
     )
 
 
-def _rounds(job: Job, journal: Journal, device: CudaDevice, guard: Guard) -> Rounds:
+def _rounds(
+    job: Job,
+    write: Callable[[Sequence[Outcome], str], None],
+    device: CudaDevice,
+    guard: Guard,
+) -> Rounds:
     return Rounds(
         device=device,
         guard=guard,
         default=job.info.default,
         timing=job.sweep.timing,
-        write=lambda outcomes, done: write(job, journal, outcomes, done),
+        write=write,
         advance=job.observer.advance,
         budget_s=job.options.budget_s,
         allow_noisy=job.options.allow_noisy,

@@ -111,6 +111,8 @@ def _made_otherwise(old: Entry, new: Entry) -> Iterator[str]:
         yield "other code"
     if before.space and before.space != after.space:
         yield "other space"
+    if before.reach != after.reach:
+        yield f"near serves {before.reach or NONE} → {after.reach or NONE}"
 
 
 def changes_json(found: Found) -> str:

@@ -83,8 +83,14 @@ def _locked(
     evidence = [entry.evidence for _, entry in entries]
     keys = Column(heading="key", cells=key_lines([key.key for key, _ in entries]))
     configs = config_columns([entry.config for _, entry in entries])
-    figures = [*configs, *_evidence(evidence)]
+    figures = [*configs, *_evidence(evidence), *_reach(evidence)]
     return line(f"{kernel} on {device}"), table([keys], figures, _marks(evidence))
+
+
+def _reach(evidence: Sequence[Evidence]) -> tuple[Column, ...]:
+    """What near serves each for, where that was verified of any."""
+    cells = tuple(one.reach or NONE for one in evidence)
+    return (Column(heading="near", cells=cells),) if any(one.reach for one in evidence) else ()
 
 
 def _marks(evidence: Sequence[Evidence]) -> list[Column]:

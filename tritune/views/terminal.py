@@ -19,6 +19,7 @@ from rich.text import Text
 
 from tritune.model import Measured, Problem, Rejected, Report, Step, Target, Winner, Work, count
 from tritune.views.columns import Column, config_columns, problem_lines
+from tritune.views.misses import missed_text
 from tritune.views.page import PLAIN_WIDTH, line, page, table, table_width
 from tritune.views.units import (
     NONE,
@@ -50,6 +51,7 @@ def summary(report: Report, *, width: int = PLAIN_WIDTH) -> Group:
         _counts(report),
         _misfits(report),
         *(_unsolved(report, problem) for problem in report.unsolved),
+        missed_text(report),
         _locked(report),
     )
 

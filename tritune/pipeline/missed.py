@@ -1,0 +1,152 @@
+"""pipeline.missed: a job and a log of misses -> the job with the missed keys as its problems.
+
+A key says what a launch was; a problem says how to make one. What makes a problem of a key is
+found by trying: the axes that a part of the key is named like take its value, dtypes are those of
+the tensors, the rest is as in the sweep file, and the op, run on fake tensors, has to have the
+very key. So nothing is guessed: a key that no such problem has is told, and left out.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tritune import keys, misslog
+from tritune.compile import Found
+from tritune.device import locked
+from tritune.misslog import MissLog
+from tritune.model import Missed, Problem, Report, Value
+from tritune.pipeline.conclude import report
+from tritune.pipeline.job import Job, narrowed, near
+from tritune.pipeline.looking import desks
+from tritune.workers import Answer, Done
+
+LIMIT_S = 120.0
+MOST = 256
+"""Problems that are tried for one key."""
+SHOWN = 3
+DTYPES = {
+    keys.dtype_name(name): name
+    for name in (
+        *("float16", "bfloat16", "float32", "float64"),
+        *("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz"),
+        *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool"),
+    )
+}
+"""Element types as a key spells them -> as a sweep file does."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Guess:
+    """A problem that may have a key, and the axes of it that the key does not say."""
+
+    problem: Problem
+    kept: tuple[str, ...]
+
+
+def asked_for(jobs: Sequence[Job], path: Path) -> tuple[Job, ...]:
+    """The jobs with the problems of what the log at *path* says of each one's kernel.
+
+    Raises:
+        TrituneError: it is no log of misses, or `--only` leaves none.
+    """
+    log = misslog.read(path)
+    for job in jobs:
+        job.warnings.extend(_cut(log, path))
+    return tuple(_asked_for(job, log) for job in jobs)
+
+
+def nothing_missed(job: Job) -> Report:
+    """What a sweep has to say where the log leaves it nothing to do."""
+    nothing = Found(work=(), launches=(), rejected=())
+    log, name = near((job.options.shapes_from or Path()).absolute()), job.info.name
+    why = f"no problem has a key that {log} names" if job.missed else f"{log} has no miss of {name}"
+    return report(job, nothing, (), (), gpu_s=0.0, not_locked=why)
+
+
+def guesses(rows: Sequence[Problem], key: str) -> tuple[Guess, ...]:
+    """Problems that may have *key*, those with most of it first, then in the order of the file."""
+    every = itertools.chain.from_iterable(_by_size(row, misslog.parts(key)) for row in rows)
+    # Stable: of equally many axes that are kept, the first row of the file.
+    found: dict[Problem, Guess] = {}
+    for one in sorted(every, key=lambda one: len(one.kept)):
+        found.setdefault(one.problem, one)
+    return tuple(found.values())[:MOST]
+
+
+def _cut(log: MissLog, path: Path) -> Iterator[str]:
+    if log.cut:
+        numbers = ", ".join(map(str, log.cut[:SHOWN]))
+        more = f" and {len(log.cut) - SHOWN} more" if len(log.cut) > SHOWN else ""
+        yield f"{near(path.absolute())}: left out, as they are no whole lines: {numbers}{more}"
+
+
+def _asked_for(job: Job, log: MissLog) -> Job:
+    rows, wanted = job.sweep.problems, log.of(job.info.name)
+    tried = [guesses(rows, key) for key, _ in wanted]
+    reference = job.sweep.kernel or job.info.name, job.sweep.problem
+    configs = tuple(dict.fromkeys((job.info.default, *job.info.configs)))
+    tasks = [
+        (reference, job.target, tuple(guess.problem for guess in some), configs, key)
+        for (key, _), some in zip(wanted, tried, strict=True)
+    ]
+    found: dict[int, Missed] = {}
+    with desks() as pool:
+        for index, answer in pool.run(locked.matching, tasks, LIMIT_S):
+            key, lines = wanted[index]
+            found[index] = _missed(Missed(key=key, lines=lines), answer, tried[index], rows)
+    missed = tuple(found[index] for index in sorted(found))
+    problems = tuple(one.problem for one in missed if one.problem is not None)
+    sweep = replace(job.sweep, problems=problems)
+    return replace(job, sweep=narrowed(sweep, job.options.only), missed=missed)
+
+
+def _missed(
+    one: Missed, answer: Answer[tuple[int, str]], tried: Sequence[Guess], rows: Sequence[Problem]
+) -> Missed:
+    index, why = answer.value if isinstance(answer, Done) else (-1, str(answer).splitlines()[0])
+    if index < 0:
+        unaligned = misslog.UNALIGNED in one.key
+        return replace(one, why=UNALIGNED if unaligned else why or "the sweep file has no problem")
+    guess = tried[index]
+    return replace(one, problem=guess.problem, kept=guess.kept, is_listed=guess.problem in rows)
+
+
+UNALIGNED = "a tensor of it is unaligned, and a problem cannot ask for that"
+
+
+def _by_size(row: Problem, said: Mapping[str, str]) -> Iterator[Guess]:
+    """*row* with the values of the key in as many of its axes as have one, then in fewer."""
+    axes = row.as_dict()
+    folded = {name.casefold(): text for name, text in said.items()}
+    types = list(dict.fromkeys(DTYPES[text] for text in said.values() if text in DTYPES))
+    choices: dict[str, list[Value]] = {
+        name: list(types) for name, value in axes.items() if value in DTYPES.values() and types
+    }
+    values = {
+        name: _value(said.get(name, folded.get(name.casefold(), "")))
+        for name in axes
+        if name.casefold() in folded and name not in choices
+    }
+    for size in range(len(values), -1, -1):
+        for names in itertools.combinations(values, size):
+            taken = {name: values[name] for name in names}
+            for dtypes in itertools.product(*choices.values()):
+                made = axes | taken | dict(zip(choices, dtypes, strict=True))
+                kept = tuple(name for name in axes if name not in {*taken, *choices})
+                yield Guess(problem=Problem.of(made), kept=kept)
+
+
+def _value(text: str) -> Value:
+    """A part of a key as a problem takes it."""
+    words: dict[str, Value] = {"True": True, "False": False, "none": None}
+    if text in words:
+        return words[text]
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return text
+    return found if isinstance(found, (int, float, str)) else text
