@@ -244,7 +244,7 @@ def test_an_imported_entry_is_served_and_shown_without_times(tmp_path):
 
     assert (found.kind, str(found.config)) == ("exact", "BLOCK_K=128 SPLIT_K=1 num_warps=8")
     [row] = [row for row in plain(lock_table("x", lock.read(path))).splitlines() if "M=1024" in row]
-    assert row.split()[3:] == ["128", "1", "8", "-", "-", "-", "-", "-", "unmeasured"]
+    assert row.split()[3:] == ["128", "1", "8", "-", "-", "-", "-", "-", "-", "unmeasured"]
 
 
 def test_what_was_measured_is_measured_with_all_of_its_evidence():
