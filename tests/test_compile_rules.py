@@ -13,6 +13,7 @@ from fakes import H200, KERNEL, PROBLEM, compiled, config
 from tritune import bundle, fulltext, grouping
 from tritune import compile as compiling
 from tritune.child import Died, Raised, TimedOut
+from tritune.device.resources import LOAD_WORK, compile_work
 from tritune.errors import SpecError
 from tritune.limit import Limit
 from tritune.model import Candidate, Launches, Lowered, Problem, Reason, Rejected, Work
@@ -225,6 +226,36 @@ def test_what_fills_the_gpu_with_room_to_spare_is_compiled_first():
         empty,
     ]
     assert all(math.isfinite(part) for part in empty)
+
+
+def test_what_takes_longest_to_compile_is_found_whichever_problem_it_is_of():
+    works = {"a": 3.0, "b": 5.0, "c": 5.0, "d": 1.0}
+    pairs = [
+        (one, replace(ir, work=works[of]))
+        for block, of in enumerate(works)
+        for one, ir in (
+            launches(of=of, BLOCK=block),
+            launches(of=of, BLOCK=block, problem=OTHER),
+        )
+    ]
+    groups, _ = grouped(*pairs)
+
+    assert len(groups) == 8
+    assert grouping.longest(groups, 3) == ("b", "c", "a")
+    assert grouping.longest(groups, 0) == ()
+
+
+def test_the_work_of_a_compile_is_about_the_instructions_of_a_thread():
+    text = (
+        'module attributes {"ttg.num-warps" = 4 : i32, "ttg.threads-per-warp" = 32 : i32} {\n'
+        "  %0 = arith.constant dense<0.0> : tensor<128x64xf32, #mma>\n"
+        "  %1 = tt.load %p, %m : tensor<128x32x!tt.ptr<f16>, #blocked>\n"
+        "  %2 = arith.addi %a, %b : i32\n"
+        "}\n"
+    )
+
+    assert compile_work(text) == 128 * 64 / 128 + LOAD_WORK * 128 * 32 / 128
+    assert compile_work("") == 0.0
 
 
 # What is told of a failure

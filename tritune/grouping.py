@@ -119,6 +119,15 @@ def too_big(candidate: Candidate, needed: int, target: Target, least: str = "") 
     return Rejected(candidate=candidate, reason=Reason.SHARED, detail=detail)
 
 
+def longest(groups: Sequence[Group], count: int) -> tuple[str, ...]:
+    """The TTGIR of the *count* that will take the longest to compile, the longest first.
+
+    A sweep waits at its end for a long compile that began late.
+    """
+    work = {one.lowered.ttgir: one.lowered.work for one in groups}
+    return tuple(sorted(work, key=lambda ttgir: (-work[ttgir], ttgir))[:count])
+
+
 def promise(one: Group, target: Target) -> tuple[float, ...]:
     """What to compile first: lower is more promising. It only orders, it rejects nothing.
 

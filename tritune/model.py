@@ -281,6 +281,8 @@ class Lowered:
     shared_bound: int
     """Bytes; never above what the binary takes."""
     seconds: float
+    work: float = 0.0
+    """How much there is to compile below TTGIR, to say what will take long."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

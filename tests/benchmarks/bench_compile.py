@@ -125,7 +125,11 @@ def ours(configs: Sequence[Config], jobs: int, problems: Sequence[Problem]) -> C
                 found.launches, lowered, target=target, work=found.by_problem,
                 lead=lambda _: False,
             )  # fmt: skip
-            ordered = sorted(groups, key=lambda one: grouping.promise(one, target))
+            long = grouping.longest(groups, jobs // 2)
+            ordered = sorted(
+                groups,
+                key=lambda one: (one.lowered.ttgir not in long, grouping.promise(one, target)),
+            )
             made = list(
                 compiling.compile_groups(
                     pool, ordered, target=target, limit=Limit(LIMIT_S), logs=logs

@@ -157,6 +157,7 @@ def _lower(session: Session, candidate: Candidate) -> Lowered:
         ttgir=hashlib.sha256(text.encode()).hexdigest()[:16],
         shared_bound=max((resources.shared_bound(stop.text) for stop in stops), default=0),
         seconds=time.perf_counter() - started,
+        work=sum(resources.compile_work(stop.text) for stop in stops),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import subprocess
 import tempfile
@@ -12,6 +13,10 @@ from tritune.model import Target
 
 MEMDESC = re.compile(r"!ttg\.memdesc<([0-9x]+)x(?:!tt\.)?([a-zA-Z][a-zA-Z0-9]*)")
 BITS = re.compile(r"(\d+)")
+TENSOR = re.compile(r"tensor<((?:\d+x)+)")
+WIDTH = re.compile(r'"ttg\.(num-warps|threads-per-warp)" = (\d+)')
+LOAD_WORK = 32.0
+"""A load that is still one in TTGIR is compiled element by element: so many instructions each."""
 
 
 def tensor_memory(binary: Any) -> int:
@@ -49,6 +54,22 @@ def registers(binary: Any, target: Target) -> tuple[int, int]:
         ).stdout
     usage = re.search(r"REG:(\d+) STACK:(\d+)", said)
     return (int(usage[1]), int(usage[2])) if usage else (0, 0)
+
+
+def compile_work(ttgir: str) -> float:
+    """How much there is to compile: about the instructions of a thread.
+
+    It only orders. Of 32 matmul binaries it ranks those of either alignment as their compiles
+    took, from 0.2 to 2.7 s.
+    """
+    threads = math.prod(int(width) for _, width in WIDTH.findall(ttgir)) or 1
+    work = 0.0
+    for line in ttgir.splitlines():
+        if " = " in line and (shapes := TENSOR.findall(line)):
+            elements = math.prod(int(length) for length in shapes[-1].split("x") if length)
+            weight = LOAD_WORK if " = tt.load " in line else 1.0
+            work += weight * max(elements / threads, 1.0)
+    return work
 
 
 def shared_bound(ttgir: str) -> int:

@@ -201,9 +201,12 @@ class Compiling:
     ) -> None:
         self._job = job
         place = {problem: n for n, problem in enumerate(job.sweep.problems)}
+        # Half of the processes; the others begin with what looks best.
+        long = grouping.longest(groups, job.jobs // 2)
         self._groups = sorted(
             groups,
             key=lambda one: (
+                long.index(ttgir) if (ttgir := one.lowered.ttgir) in long else len(long),
                 # A problem can be measured once all of it is compiled.
                 place[one.candidate.problem] if job.setting.index is not None else 0,
                 not lead(one.candidate),
