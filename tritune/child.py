@@ -15,10 +15,11 @@ import resource
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from io import TextIOWrapper
+from multiprocessing import forkserver
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from multiprocessing.util import Finalize
@@ -91,11 +92,9 @@ class Child:
         self._process: BaseProcess = context.Process(
             target=serve, args=(there, log, whole, Path.cwd())
         )
-        # The fork server and all of its children inherit this mask: Ctrl-C is for the parent,
-        # which kills the others, and not for a traceback out of each of them.
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
         try:
-            self._process.start()
+            with _deaf_to_interrupts():
+                self._process.start()
         except (EOFError, ConnectionError) as error:
             raise EnvironmentFaultError(
                 f"a worker process cannot be started ({type(error).__name__})",
@@ -104,7 +103,6 @@ class Child:
         finally:
             # Run at exit as well, before multiprocessing waits for children that are still alive.
             self._finalizer = Finalize(self, _kill_group, (self._process,), exitpriority=100)
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             there.close()
 
     @property
@@ -127,6 +125,42 @@ class Child:
 
     def lives(self) -> bool:
         return self._process.is_alive()
+
+
+def start_server() -> None:
+    """Have the server import what children need, while the caller still reads its input."""
+    _context(os.environ)
+    with _deaf_to_interrupts(), _mute():
+        forkserver.ensure_running()
+
+
+@contextmanager
+def _mute() -> Iterator[None]:
+    """What starts now holds no pipe of the caller: who reads from it would wait for both."""
+    kept = [(descriptor, os.dup(descriptor)) for descriptor in (1, 2)]
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    try:
+        for descriptor, _ in kept:
+            os.dup2(nothing, descriptor)
+        yield
+    finally:
+        for descriptor, copy in kept:
+            os.dup2(copy, descriptor)
+            os.close(copy)
+        os.close(nothing)
+
+
+@contextmanager
+def _deaf_to_interrupts() -> Iterator[None]:
+    """What starts now, and all that it forks, inherits this mask.
+
+    Ctrl-C is for the parent, which kills the others, and not for a traceback out of each of them.
+    """
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def _context(env: Mapping[str, str]) -> Any:

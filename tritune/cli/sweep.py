@@ -81,6 +81,9 @@ def sweep(files: tuple[Path, ...], *, as_json: bool, **given: Any) -> int:
     FILE is a sweep file; with none, those that pyproject.toml names under [tool.tritune] are
     swept. Interrupted, the same command goes on where it was.
     """
+    from tritune.child import start_server
+
+    start_server()
     from tritune.cli.project import sweep_files
     from tritune.pipeline import SweepOptions
 
