@@ -335,20 +335,6 @@ def test_without_like_every_tensor_is_in_the_key(tmp_path):
     assert kernel.key_of({"n": 8, "x": torch.zeros(8), "FLAG": 1}) == "n=8 FLAG=1 x=f32"
 
 
-def test_without_like_a_plain_argument_is_known_by_its_class(tmp_path):
-    quick, x = jitted(tmp_path / "none.lock", key=[], like=None)._quick, torch.zeros(8)
-    flag = ((True, True), bool, bool)
-
-    assert [quick((x, n, True)) for n in (8, 9, 8.0, True, None, "8")] == [
-        (*flag, torch.float32, True, int),
-        (*flag, torch.float32, True, int),
-        (*flag, torch.float32, True, float),
-        (*flag, torch.float32, True, bool),
-        (*flag, torch.float32, True, type(None)),
-        None,
-    ]
-
-
 def test_one_and_true_are_two_keys(tmp_path, gpu):
     gpu()
     kernel = jitted(locked(tmp_path / "t.lock", {"n=8 FLAG=True x=f32": {"B": 64, "num_warps": 8}}))
