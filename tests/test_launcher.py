@@ -271,6 +271,37 @@ def test_a_launch_that_triton_tells_apart_is_not_recalled_as_another(
     assert len(kernel.looked) == 2
 
 
+def test_constants_and_options_are_compared_by_their_values(compiled, locked):
+    kernel = locked()
+    configs = [
+        {"BLOCK": block, "num_warps": warps, "num_stages": stages}
+        for block, warps, stages in itertools.product((32, 64), (2, 8), (3, 5))
+    ]
+
+    for config in configs * 2:
+        kernel[(1,)](*tensors(), 64, **config)
+
+    assert [(len(b.launches), b.launches[0][-1]) for b in compiled] == [
+        (2, config["BLOCK"]) for config in configs
+    ]
+    assert len(kernel.looked) == len(configs)
+
+
+def test_a_launch_whose_arguments_triton_changes_is_never_recalled(compiled, locked):
+    kernel, (x, y) = locked(), tensors()
+    *rest, binder = scale.device_caches[0]
+
+    def copying(*args, **named):
+        bound, *more = binder(*args, **named)
+        return {**bound, "x": (bound["x"],)}, *more
+
+    scale.device_caches[0] = (*rest, copying)
+    for _ in range(3):
+        kernel[(1,)](x, y, 64)
+
+    assert len(kernel.looked) == 3
+
+
 NUMBERS = sorted(
     {
         sign * (1 << bits) + more
@@ -508,11 +539,14 @@ def test_the_hook_of_a_config_runs_before_every_launch(compiled, locked):
 
 def test_what_is_switched_on_later_holds_for_a_launch_that_is_known(compiled, locked):
     kernel, x_y, calls = locked(), tensors(), []
+    named = {"x": x_y[0], "y": x_y[1], "n": 64}
     for _ in range(2):
         kernel[(1,)](*x_y, 64)
+        kernel.config(**named)
 
     with tritune.override(kernel, {"BLOCK": 32, "num_warps": 4}):
         kernel[(1,)](*x_y, 64)
+        assert kernel.config(**named)["BLOCK"] == 32
     with runtime.intercept(lambda *call: calls.append(call[1:])):
         kernel[(1,)](*x_y, 64)
     with switches.tracing():
@@ -521,7 +555,7 @@ def test_what_is_switched_on_later_holds_for_a_launch_that_is_known(compiled, lo
 
     assert [len(binary.launches) for binary in compiled] == [3, 1]
     assert calls == [((*x_y, 64), {}, (1,))]
-    assert counted(kernel) == {"default": 3, "forced": 1}
+    assert counted(kernel) == {"default": 5, "forced": 2}
 
 
 def test_a_config_that_config_gave_is_counted_once_however_often_it_was_passed(locked):

@@ -473,13 +473,32 @@ def test_an_override_that_starts_during_a_launch_is_not_remembered(tmp_path, gpu
         kernel.forced_config = {"B": 128, "num_warps": 1}
         return bind(*call)
 
-    monkeypatch.setattr(kernel, "bind", bind_as_another_thread_overrides)
-    during = ran(kernel)
-    monkeypatch.undo()
-    gpu()
+    with monkeypatch.context() as patch:
+        patch.setattr(kernel, "bind", bind_as_another_thread_overrides)
+        during = ran(kernel)
     kernel.forced_config = None
 
     assert (during, ran(kernel)) == (128, 64)
+
+
+def test_an_override_that_starts_while_a_config_is_looked_up_is_not_remembered(
+    tmp_path, gpu, monkeypatch
+):
+    gpu()
+    kernel = jitted(locked(tmp_path / "t.lock", {"n=8 FLAG=True x=f32": {"B": 64, "num_warps": 8}}))
+    named = {"n": 8, "x": torch.zeros(8), "FLAG": True}
+    answer = kernel._answer
+
+    def answer_as_another_thread_overrides(bound):
+        kernel.forced_config = {"B": 128, "num_warps": 1}
+        return answer(bound)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(kernel, "_answer", answer_as_another_thread_overrides)
+        during = kernel.config(**named)
+    kernel.forced_config = None
+
+    assert (during["B"], kernel.config(**named)["B"]) == (128, 64)
 
 
 def test_a_forced_config_is_never_compiled_into_what_torch_traces(tmp_path):
