@@ -195,6 +195,24 @@ def test_without_a_gpu_a_stand_in_times_the_host_and_says_so(tmp_path):
     ]
 
 
+def test_what_a_lockfile_adds_to_an_import_is_told_as_a_difference(tmp_path):
+    code = """\
+import bench_import
+bench_import.ENTRIES = 80
+print(*bench_import.table(bench_import.measure(1)), sep=chr(10))
+"""
+
+    lines = interpreted(code, tmp_path, TRITON_INTERPRET="0")
+
+    assert [line[:22].strip() for line in lines] == [
+        "80 entries",
+        "no lockfile",
+        "one of 40 kernels",
+        "all entries its own",
+    ]
+    assert lines[1].split()[3::2] == ["+0.00", "+0.00"]
+
+
 def test_a_ratio_is_of_two_ways_of_one_turn_and_the_median_of_all():
     taken = {bench_dispatch.JIT: [1.0, 10.0, 2.0], "ours": [0.5, 8.0, 1.4]}
 

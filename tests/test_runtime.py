@@ -1021,6 +1021,57 @@ def test_damage_in_another_kernels_entries_does_no_harm_here(tmp_path, gpu, capl
     assert caplog.messages == []
 
 
+def test_damage_in_its_own_entries_is_said_when_a_kernel_is_imported(tmp_path, caplog):
+    file = locked(tmp_path / "t.lock", SHAPES)
+    text = file.read_text(encoding="utf-8")
+    file.write_text(text.replace('"B": 128', '"B": [128]'), encoding="utf-8")
+
+    jitted(file)
+
+    assert caplog.messages == [
+        (
+            "the lockfile is damaged, so kernels run their defaults: "
+            f"{file}:14: kernels.test_runtime:jitted.<locals>.fill.H100.n=256 FLAG=True x=f32."
+            "config.B: expected a value, got [128]\n"
+            "hint: restore it from git, or delete the file and sweep again"
+        )
+    ]
+
+
+def test_evidence_that_is_damaged_keeps_no_config_from_a_launch(tmp_path, gpu, caplog):
+    gpu()
+    file = locked(tmp_path / "t.lock", SHAPES)
+    text = file.read_text(encoding="utf-8")
+    file.write_text(text.replace('"us": 1.0', '"us": 1.0.0'), encoding="utf-8")
+
+    assert (ran(jitted(file), 64), caplog.messages) == (32, [])
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda text: text[:-7], ("18: is cut off here\nhint: restore it from git, or delete the "
+         "file and sweep again")),
+        (lambda text: text.replace("    }\n", "=======\n    }\n"), ("16: has the markers of an "
+         "unfinished merge\nhint: `tritune merge --install`, then `git checkout --merge` this "
+         "file; or take one side (`git checkout --ours` or `--theirs`), and "
+         "`tritune sweep --stale`")),
+    ],
+)  # fmt: skip
+def test_damage_that_git_or_a_full_disk_left_is_an_error_where_a_miss_is_one(
+    damage, message, tmp_path, gpu, monkeypatch
+):
+    gpu()
+    monkeypatch.setenv("TRITUNE_MISS", "error")
+    file = locked(tmp_path / "t.lock", SHAPES)
+    file.write_text(damage(file.read_text(encoding="utf-8")), encoding="utf-8")
+    kernel = jitted(file)
+
+    with pytest.raises(LockError) as caught:
+        ran(kernel, 64)
+    assert str(caught.value) == f"{file}:{message}"
+
+
 def test_a_damaged_lockfile_is_an_error_where_a_miss_is_one(tmp_path, gpu, monkeypatch):
     gpu()
     monkeypatch.setenv("TRITUNE_MISS", "error")

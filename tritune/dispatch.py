@@ -81,6 +81,8 @@ class Kernel(Autotuner):  # type: ignore[misc]
         self._default = self._as_served("default", self.default)
         self.best_config = self._default.live
         self._file = None if self.is_off else lookup.lockfile(lockfile)
+        if self._file is not None:
+            self._file.section(self.name)  # read now, so that what is damaged is said at import
 
     def __repr__(self) -> str:
         return f"Kernel({self.name})"

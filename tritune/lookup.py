@@ -12,15 +12,18 @@ import math
 import re
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from tritune import locktext, predicate
+from tritune import lockscan, locktext, predicate
 from tritune.errors import LockError
-from tritune.model import Config, DeviceIdentity, Entry
+from tritune.model import Config, DeviceIdentity, Value
 
 logger = logging.getLogger("tritune")
 
+Keys = Mapping[str, Mapping[str, Value]]
+"""Key -> config of one kernel on one device."""
 Refusal = Callable[[Config], str]
 """Why a kernel cannot run a locked config; empty when it can."""
 
@@ -52,13 +55,18 @@ class Found:
 
 
 class Lockfile:
-    """One lockfile as this process sees it: read once, damaged or not."""
+    """One lockfile as this process sees it: read once, damaged or not.
+
+    What evidence says is not looked at: no launch depends on it, and `tritune check` reads it.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.error: LockError | None = None
+        self._scan: lockscan.Scan | None = None
+        """Where the file is laid out as we write it: all but its head is still to be read."""
         self.document = self._read()
-        self._sections: dict[str, dict[str, dict[str, Entry]]] = {}
+        self._sections: dict[str, lockscan.Configs] = {}
         self._announced = False
 
     def label(self, device: DeviceIdentity) -> str | None:
@@ -66,8 +74,8 @@ class Lockfile:
         known = self.document.devices if self.document else ()
         return next((d.name for d in known if d.silicon() == device.silicon()), None)
 
-    def section(self, kernel: str) -> dict[str, dict[str, Entry]]:
-        """Device label -> key -> entry of one kernel."""
+    def section(self, kernel: str) -> lockscan.Configs:
+        """Device label -> key -> config of one kernel; read when the kernel is imported."""
         if kernel not in self._sections:
             self._sections[kernel] = self._section(kernel)
         return self._sections[kernel]
@@ -88,7 +96,7 @@ class Lockfile:
 
     def _read(self) -> locktext.Document | None:
         try:
-            return locktext.outline(self.path.read_text(encoding="utf-8"), str(self.path))
+            return self._outline(self.path.read_bytes())
         except (FileNotFoundError, NotADirectoryError):  # nothing swept yet; inside a zip
             return None
         except (OSError, UnicodeDecodeError) as error:
@@ -97,14 +105,33 @@ class Lockfile:
             self._damaged(error)
         return None
 
-    def _section(self, kernel: str) -> dict[str, dict[str, Entry]]:
-        section: dict[str, dict[str, Entry]] = {}
+    def _outline(self, data: bytes) -> locktext.Document:
+        scan = lockscan.scan(data)
+        if scan is not None:
+            with suppress(LockError):  # which the whole text tells better
+                document = locktext.outline(scan.head, str(self.path))
+                self._scan = scan
+                return document
+        return self._whole(data)
+
+    def _whole(self, data: bytes) -> locktext.Document:
+        return locktext.outline(data.decode("utf-8"), str(self.path))
+
+    def _section(self, kernel: str) -> lockscan.Configs:
+        scan = self._scan  # another thread may read the whole meanwhile
+        found = scan.configs(kernel) if scan else None
         try:
-            for at, entry in self.document.entries(kernel) if self.document else ():
-                section.setdefault(at.device, {})[at.key] = entry
+            return self._in_full(kernel) if found is None else found
         except LockError as error:
             self._damaged(error)
             return {}
+
+    def _in_full(self, kernel: str) -> lockscan.Configs:
+        if (scan := self._scan) is not None:
+            self.document, self._scan = self._whole(scan.data), None
+        section: lockscan.Configs = {}
+        for at, config in self.document.configs(kernel) if self.document else ():
+            section.setdefault(at.device, {})[at.key] = config
         return section
 
     def _damaged(self, error: LockError) -> None:
@@ -138,18 +165,17 @@ def find(file: Lockfile, device: DeviceIdentity, asked: Asked, refusal: Refusal)
         return Found(kind="default", why=f"{what}; locked are {', '.join(sorted(section))}")
     keys = section[label]
     if asked.text in keys:
-        return _served("exact", keys[asked.text].config, refusal)
+        return _served("exact", keys[asked.text], refusal)
     return _near(keys, asked, file.near(asked.kernel), refusal)
 
 
-def _served(kind: str, config: Config, refusal: Refusal) -> Found:
+def _served(kind: str, values: Mapping[str, Value], refusal: Refusal) -> Found:
+    config = Config.of(values)
     why = refusal(config)
     return Found(kind="default", why=why) if why else Found(kind=kind, config=config)
 
 
-def _near(
-    keys: Mapping[str, Entry], asked: Asked, constraints: tuple[str, ...], refusal: Refusal
-) -> Found:
+def _near(keys: Keys, asked: Asked, constraints: tuple[str, ...], refusal: Refusal) -> Found:
     if asked.near is None:
         return Found(kind="default", why=_has(keys))
     wanted = dict(asked.key)[asked.near]
@@ -158,15 +184,15 @@ def _near(
     if not locked or not value or not min(locked) <= 2 * value <= 4 * max(locked):
         return Found(kind="default", why=_has(keys))
     nearest = min(locked, key=lambda at: (abs(math.log2(at / value)), at))
-    config = keys[locked[nearest]].config
-    broken = _broken(constraints, {**asked.values, **config.as_dict()})
+    config = keys[locked[nearest]]
+    broken = _broken(constraints, {**asked.values, **config})
     if broken:
         what = f"{asked.near}={nearest} is nearest, but its config breaks {broken}"
         return Found(kind="default", why=what)
     return _served("near", config, refusal)
 
 
-def _locked_along(keys: Mapping[str, Entry], asked: Asked) -> dict[int, str]:
+def _locked_along(keys: Keys, asked: Asked) -> dict[int, str]:
     """The locked values of the `near` argument where all other parts are equal, and their keys."""
     pattern = " ".join(
         f"{re.escape(name)}=" + (r"([1-9][0-9]{0,18})" if name == asked.near else re.escape(value))
@@ -192,7 +218,7 @@ def _nothing(file: Lockfile) -> str:
     return f"{file.path} has no entry of it"
 
 
-def _has(keys: Mapping[str, Entry]) -> str:
+def _has(keys: Keys) -> str:
     some = list(keys)[:3]
     more = f" and {len(keys) - len(some)} more" if len(keys) > len(some) else ""
     return f"locked are {'; '.join(some)}{more}"
