@@ -18,12 +18,13 @@ from tritune.model import Config, Entry, Lock, LockedKey
 
 
 def two(blocks=(32, 64)) -> str:
-    """A lockfile of two kernels with an entry each; `a:f` stands before `b:g`."""
+    """A lockfile of two kernels, `a:f` before `b:g`, with an entry for one key and for another."""
     entries = {
-        LockedKey(kernel=kernel, device="H100", key="M=64"): Entry(
-            config=Config.of({"BLOCK": block}), evidence=evidence()
+        LockedKey(kernel=kernel, device="H100", key=key): Entry(
+            config=Config.of({"BLOCK": block + more}), evidence=evidence()
         )
         for kernel, block in zip(("a:f", "b:g"), blocks, strict=True)
+        for more, key in enumerate(("M=64", "M=128"))
     }
     return lock.render(Lock(devices=(device(),), entries=sort_entries(entries.items())))
 
@@ -100,7 +101,7 @@ def test_only_the_kernels_own_entries_are_decoded(tmp_path, monkeypatch):
 
     opened(two(), tmp_path).section("b:g")
 
-    assert seen == ['{"BLOCK": 64}']
+    assert sorted(seen) == ['{"BLOCK": 64}', '{"BLOCK": 65}']
 
 
 DAMAGES = {
@@ -123,10 +124,21 @@ DAMAGES = {
     ),
     "with a number that is none": lambda text: text.replace('{"BLOCK": 32}', '{"BLOCK": NaN}'),
     "with a nested config": lambda text: text.replace('{"BLOCK": 32}', '{"BLOCK": [32]}'),
-    "with a comma too few": lambda text: text.replace("  },\n", "  }\n", 1),
+    "with a kernel too few commas": lambda text: text.replace("\n  },\n", "\n  }\n"),
     "with evidence that does not end": lambda text: text.replace('"3.6.0"}', '"3.6.0"', 1),
     "of another format": lambda text: text.replace('"tritune": 1', '"tritune": 2'),
     "with a device of which too little is known": lambda text: text.replace('"sms": 132, ', ""),
+    "with no end of its devices": lambda text: text.replace(
+        '\n },\n "kernels"', ',\n "kernels"'
+    ),
+    "with another bracket at its end": lambda text: text[:-2] + "]\n",
+    "with something before its first kernel": lambda text: text.replace(
+        '  "a:f"', '      junk\n  "a:f"'
+    ),
+    "with something before a name": lambda text: text.replace('  "a:f"', ' 0"a:f"'),
+    "with a list where a kernel was": lambda text: text.replace('"a:f": {', '"a:f": ['),
+    "with an entry too few commas": lambda text: text.replace("    },\n", "    }\n", 1),
+    "with an entry too many commas": lambda text: text.replace("    }\n", "    },\n", 1),
     "with more after it": lambda text: text + "{}\n",
 }  # fmt: skip
 
@@ -150,7 +162,10 @@ def test_evidence_that_is_damaged_inside_its_line_does_a_launch_no_harm(tmp_path
 
     file = opened(text, tmp_path)
 
-    assert (file.section("a:f"), file.error) == ({"H100": {"M=64": {"BLOCK": 32}}}, None)
+    assert (file.section("a:f"), file.error) == (
+        {"H100": {"M=64": {"BLOCK": 32}, "M=128": {"BLOCK": 33}}},
+        None,
+    )
     with pytest.raises(LockError):
         lock.parse(text, "tritune.lock")
 
@@ -160,7 +175,10 @@ def test_evidence_of_a_file_that_is_read_in_full_is_not_looked_at_either(tmp_pat
 
     file = opened(text, tmp_path)
 
-    assert (file.section("a:f"), file.error) == ({"H100": {"M=64": {"BLOCK": 32}}}, None)
+    assert (file.section("a:f"), file.error) == (
+        {"H100": {"M=64": {"BLOCK": 32}, "M=128": {"BLOCK": 33}}},
+        None,
+    )
 
 
 def test_an_entry_with_no_evidence_is_damaged(tmp_path):
@@ -169,7 +187,10 @@ def test_an_entry_with_no_evidence_is_damaged(tmp_path):
 
     file = opened(json.dumps(whole, indent=1), tmp_path)
 
-    assert (file.section("b:g"), file.error) == ({"H100": {"M=64": {"BLOCK": 64}}}, None)
+    assert (file.section("b:g"), file.error) == (
+        {"H100": {"M=64": {"BLOCK": 64}, "M=128": {"BLOCK": 65}}},
+        None,
+    )
     assert file.section("a:f") == {}
     assert message(file) == f'tritune.lock:19: kernels.a:f.H100.M=64: has no "evidence"{RESTORE}'
 
@@ -189,7 +210,7 @@ def test_a_file_that_is_laid_out_in_another_way_serves_the_same(written, tmp_pat
     file = opened(written(two()), tmp_path)
 
     assert (file.section("a:f"), file.section("b:g"), file.error) == (
-        {"H100": {"M=64": {"BLOCK": 32}}},
-        {"H100": {"M=64": {"BLOCK": 64}}},
+        {"H100": {"M=64": {"BLOCK": 32}, "M=128": {"BLOCK": 33}}},
+        {"H100": {"M=64": {"BLOCK": 64}, "M=128": {"BLOCK": 65}}},
         None,
     )

@@ -75,7 +75,7 @@ def _blocks(data: bytes, depth: int, start: int, end: int) -> Blocks | None:
         name = _name(data[at + 1 : first], depth)
         after = end if last == lines[-1] else lines[2 * len(found) + 2]
         comma = b"" if after == end else b","
-        if name is None or name in found or data[last:after] != close + comma:
+        if name is None or data[last:after] != close + comma:
             return None
         found[name] = (first, last)
     return found if lines and len(lines) == 2 * len(found) and lines[0] == start else None
