@@ -14,7 +14,8 @@ ROOT = Path(__file__).resolve().parent.parent
 BENCHMARKS = ROOT / "tests" / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))
 
-import timing  # noqa: E402  # of the folder above
+import bench_dispatch  # noqa: E402  # of the folder above
+import timing  # noqa: E402
 
 STAND_IN = """\
 import sys, types
@@ -40,7 +41,7 @@ import bench_dispatch
 for case in bench_dispatch.CASES:
     us = bench_dispatch.measure(case, "cpu", lambda: None, 2)
     print(*list(bench_dispatch.table(case.name, us))[:2], sep=chr(10))
-    print(len(us), min(us.values()) > 0)
+    print(len(us), min(map(min, us.values())) > 0)
 """
 KERNELS = """\
 import json
@@ -164,8 +165,8 @@ def test_every_way_to_launch_is_timed_and_the_locked_one_is_found(tmp_path):
     lines = interpreted(DISPATCH, tmp_path)
 
     assert [line for line in lines if line.endswith("µs a launch  of plain jit")] == [
-        "wide_kernel, 13 arguments        µs a launch  of plain jit",
-        "narrow_kernel, 3 arguments       µs a launch  of plain jit",
+        "wide_kernel, 13 arguments     µs a launch  of plain jit",
+        "narrow_kernel, 3 arguments    µs a launch  of plain jit",
     ]
     assert [line for line in lines if line.startswith("plain jit") and line.endswith("1.00x")]
     assert lines.count("5 True") == 2
@@ -175,6 +176,50 @@ SUMMARY = """\
 softmax, µs                locked  default  autotune  torch  over default  over autotune  over torch
 rows=3 n=77 dtype=float32    10.0     20.0      15.0    5.0         2.00x          1.50x       0.50x
 """
+
+
+@pytest.mark.lowering
+def test_without_a_gpu_a_stand_in_times_the_host_and_says_so(tmp_path):
+    code = 'import bench_dispatch; bench_dispatch.main(["--stand-in", "--launches", "2"])'
+
+    lines = interpreted(code, tmp_path, TRITON_INTERPRET="0")
+
+    assert lines[0].startswith("Host cost without a GPU (a stand-in that launches nothing), Triton")
+    assert [line.split("  ")[0] for line in lines[2:8]] == [
+        "wide_kernel, 13 arguments",
+        "plain jit, config by hand",
+        "autotune, tuned before",
+        "tritune, looked up",
+        "tritune, config() and launch",
+        "tritune, given **cfg",
+    ]
+
+
+def test_what_a_lockfile_adds_to_an_import_is_told_as_a_difference(tmp_path):
+    code = """\
+import bench_import
+bench_import.ENTRIES = 80
+print(*bench_import.table(bench_import.measure(1)), sep=chr(10))
+"""
+
+    lines = interpreted(code, tmp_path, TRITON_INTERPRET="0")
+
+    assert [line[:22].strip() for line in lines] == [
+        "80 entries",
+        "no lockfile",
+        "one of 40 kernels",
+        "all entries its own",
+    ]
+    assert lines[1].split()[3::2] == ["+0.00", "+0.00"]
+
+
+def test_a_ratio_is_of_two_ways_of_one_turn_and_the_median_of_all():
+    taken = {bench_dispatch.JIT: [1.0, 10.0, 2.0], "ours": [0.5, 8.0, 1.4]}
+
+    assert bench_dispatch.ratio(taken, "ours") == pytest.approx(0.7)
+    assert list(bench_dispatch.table("case", taken))[2] == (
+        "ours                              1.40         0.70x"
+    )
 
 
 def test_every_op_runs_in_every_way_and_the_summary_is_of_what_is_locked(tmp_path):

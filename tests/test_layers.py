@@ -27,6 +27,7 @@ DRIVERS = (
     "verify",
     "dispatch",
     "launcher",
+    "recall",
     "opaque",
     "tuned",
     "silicon",

@@ -38,8 +38,8 @@ def _launched(monkeypatch):
     """Launches are noted and done by torch: what is under test is who calls them, and when."""
     seen = []
 
-    def launch(self, served, args, kwargs, grid, warmup):
-        x, y, n = args
+    def launch(self, served, call, grid, warmup=False):  # noqa: FBT002
+        x, y, n = call[0]
         seen.append((n, dict(served.config)))
         y.copy_(x + 1)
 

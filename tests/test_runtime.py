@@ -363,20 +363,6 @@ def test_without_like_every_tensor_is_in_the_key(tmp_path):
     assert kernel.key_of({"n": 8, "x": torch.zeros(8), "FLAG": 1}) == "n=8 FLAG=1 x=f32"
 
 
-def test_without_like_a_plain_argument_is_known_by_its_class(tmp_path):
-    quick, x = jitted(tmp_path / "none.lock", key=[], like=None)._quick, torch.zeros(8)
-    flag = ((True, True), bool, bool)
-
-    assert [quick((x, n, True)) for n in (8, 9, 8.0, True, None, "8")] == [
-        (*flag, torch.float32, True, int),
-        (*flag, torch.float32, True, int),
-        (*flag, torch.float32, True, float),
-        (*flag, torch.float32, True, bool),
-        (*flag, torch.float32, True, type(None)),
-        None,
-    ]
-
-
 def test_one_and_true_are_two_keys(tmp_path, gpu):
     gpu()
     kernel = jitted(locked(tmp_path / "t.lock", {"n=8 FLAG=True x=f32": {"B": 64, "num_warps": 8}}))
@@ -515,13 +501,32 @@ def test_an_override_that_starts_during_a_launch_is_not_remembered(tmp_path, gpu
         kernel.forced_config = {"B": 128, "num_warps": 1}
         return bind(*call)
 
-    monkeypatch.setattr(kernel, "bind", bind_as_another_thread_overrides)
-    during = ran(kernel)
-    monkeypatch.undo()
-    gpu()
+    with monkeypatch.context() as patch:
+        patch.setattr(kernel, "bind", bind_as_another_thread_overrides)
+        during = ran(kernel)
     kernel.forced_config = None
 
     assert (during, ran(kernel)) == (128, 64)
+
+
+def test_an_override_that_starts_while_a_config_is_looked_up_is_not_remembered(
+    tmp_path, gpu, monkeypatch
+):
+    gpu()
+    kernel = jitted(locked(tmp_path / "t.lock", {"n=8 FLAG=True x=f32": {"B": 64, "num_warps": 8}}))
+    named = {"n": 8, "x": torch.zeros(8), "FLAG": True}
+    answer = kernel._answer
+
+    def answer_as_another_thread_overrides(bound):
+        kernel.forced_config = {"B": 128, "num_warps": 1}
+        return answer(bound)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(kernel, "_answer", answer_as_another_thread_overrides)
+        during = kernel.config(**named)
+    kernel.forced_config = None
+
+    assert (during["B"], kernel.config(**named)["B"]) == (128, 64)
 
 
 def test_a_forced_config_is_never_compiled_into_what_torch_traces(tmp_path):
@@ -1062,6 +1067,57 @@ def test_damage_in_another_kernels_entries_does_no_harm_here(tmp_path, gpu, capl
 
     assert ran(jitted(file), 64) == 32
     assert caplog.messages == []
+
+
+def test_damage_in_its_own_entries_is_said_when_a_kernel_is_imported(tmp_path, caplog):
+    file = locked(tmp_path / "t.lock", SHAPES)
+    text = file.read_text(encoding="utf-8")
+    file.write_text(text.replace('"B": 128', '"B": [128]'), encoding="utf-8")
+
+    jitted(file)
+
+    assert caplog.messages == [
+        (
+            "the lockfile is damaged, so kernels run their defaults: "
+            f"{file}:14: kernels.test_runtime:jitted.<locals>.fill.H100.n=256 FLAG=True x=f32."
+            "config.B: expected a value, got [128]\n"
+            "hint: restore it from git, or delete the file and sweep again"
+        )
+    ]
+
+
+def test_evidence_that_is_damaged_keeps_no_config_from_a_launch(tmp_path, gpu, caplog):
+    gpu()
+    file = locked(tmp_path / "t.lock", SHAPES)
+    text = file.read_text(encoding="utf-8")
+    file.write_text(text.replace('"us": 1.0', '"us": 1.0.0'), encoding="utf-8")
+
+    assert (ran(jitted(file), 64), caplog.messages) == (32, [])
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda text: text[:-7], ("18: is cut off here\nhint: restore it from git, or delete the "
+         "file and sweep again")),
+        (lambda text: text.replace("    }\n", "=======\n    }\n"), ("16: has the markers of an "
+         "unfinished merge\nhint: `tritune merge --install`, then `git checkout --merge` this "
+         "file; or take one side (`git checkout --ours` or `--theirs`), and "
+         "`tritune sweep --stale`")),
+    ],
+)  # fmt: skip
+def test_damage_that_git_or_a_full_disk_left_is_an_error_where_a_miss_is_one(
+    damage, message, tmp_path, gpu, monkeypatch
+):
+    gpu()
+    monkeypatch.setenv("TRITUNE_MISS", "error")
+    file = locked(tmp_path / "t.lock", SHAPES)
+    file.write_text(damage(file.read_text(encoding="utf-8")), encoding="utf-8")
+    kernel = jitted(file)
+
+    with pytest.raises(LockError) as caught:
+        ran(kernel, 64)
+    assert str(caught.value) == f"{file}:{message}"
 
 
 def test_a_damaged_lockfile_is_an_error_where_a_miss_is_one(tmp_path, gpu, monkeypatch):

@@ -98,3 +98,26 @@ def test_torch_compile_takes_the_locked_config_with_no_graph_break(tmp_path):
 
     assert said.startswith("{'exact': ")
     assert "default" not in said
+
+
+def test_launches_that_are_recalled_compute_what_their_first_did(tmp_path):
+    said = on_gpu(
+        "views = [x, x[1:], x[:16], x[16:32], x[:1], x[:15], x.half(), x.int(), x.double()]\n"
+        "streams = [torch.cuda.current_stream(), torch.cuda.Stream()]\n"
+        "for _ in range(3):\n"
+        "    for stream in streams:\n"
+        "        with torch.cuda.stream(stream):\n"
+        "            stream.wait_stream(torch.cuda.default_stream())\n"
+        "            for view in views:\n"
+        "                assert torch.equal(ops.op(view), view + 1), view\n"
+        "            torch.cuda.synchronize()\n"
+        "calls = []\n"
+        "launch = ops.add._launcher.launch\n"
+        "ops.add._launcher.launch = lambda *call: calls.append(call) or launch(*call)\n"
+        "for view in views:\n"
+        "    assert torch.equal(ops.op(view), view + 1), view\n"
+        "print(len(calls), sum(counts().values()))",
+        tmp_path,
+    )
+
+    assert said == "0 63\n"

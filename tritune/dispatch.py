@@ -6,6 +6,7 @@ The only module of production that imports triton; it is imported by `tritune.ke
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +15,22 @@ from triton.runtime.autotuner import Config as TritonConfig
 from triton.runtime.jit import MockTensor
 
 from tritune import contract as contracts
-from tritune import inductor, keys, lookup, misses, silicon, switches
+from tritune import inductor, keys, lookup, misses, recall, silicon, switches
 from tritune.contract import Contract, call_site, quoted
 from tritune.errors import KernelError
 from tritune.launcher import Launcher
-from tritune.model import LAUNCH_OPTIONS, Config, Value
-from tritune.tuned import Served, Tuning
+from tritune.model import Config, Value
+from tritune.tuned import Passed, Served, Tuning
 
 MEMO_LIMIT = 4096
 """Keys remembered a kernel; a server that sees endless sizes must not grow for ever."""
 
 _FACTS = ("arch", "backend", "shared_bytes", "sms")
 """What a constraint may name of the device."""
+
+
+Call = tuple[tuple[Any, ...], dict[str, Any]]
+"""The arguments of a launch, by position and by name."""
 
 
 class Kernel(Autotuner):  # type: ignore[misc]
@@ -63,23 +68,21 @@ class Kernel(Autotuner):  # type: ignore[misc]
         self.problem: Callable[..., Any] | None = None
         self.forced_config: dict[str, Value] | None = None
         self.is_off = switches.off()
-        self._positions = {name: i for i, name in enumerate(self.arg_names)}
-        self._tunable = frozenset(self.tunables)
-        self._plain_args = min(
-            (self._positions[name] for name in self.tunables if name in self._positions),
-            default=len(self.arg_names),
-        )
+        self._is_stock = self.is_off and tuning.stock is not None
+        self._passed = Passed(contract, self.arg_names)
         self._launcher = Launcher(tuning.fn)
-        self._quick = keys.Quick(contract, self.arg_names)
+        self._recall = recall.Recall(contract, self.arg_names, self._launcher.jit)
+        self._asked = recall.Recall(contract, self.arg_names, None)
         self._check_named = contracts.named_checker(contract)
         self._memo: dict[tuple[object, ...], Served] = {}
-        self._quick_memo: dict[tuple[object, ...], Served] = {}
         self._given: dict[tuple[tuple[str, Value], ...], Served] = {}
+        self._told: set[tuple[tuple[str, Value], ...]] = set()
         self._lives: dict[Config, TritonConfig] = {}
         self._default = self._as_served("default", self.default)
         self.best_config = self._default.live
-        self._from_config: set[tuple[tuple[str, Value], ...]] = set()
         self._file = None if self.is_off else lookup.lockfile(lockfile)
+        if self._file is not None:
+            self._file.section(self.name)  # read now, so that what is damaged is said at import
 
     def __repr__(self) -> str:
         return f"Kernel({self.name})"
@@ -93,27 +96,37 @@ class Kernel(Autotuner):  # type: ignore[misc]
         self._check_named(tuple(named))
         if switches.is_tracing():
             return dict(self.default)
-        served = self._answer({**self._defaults, **named})
-        switches.count(self.name, served.kind)
-        if len(self._from_config) >= MEMO_LIMIT:
-            self._from_config.clear()
-        self._from_config.add(tuple(self._passed((), served.config).items()))
+        slot = None
+        if self.forced_config is None:
+            slot = self._asked.slot((), named, tuple(named.values()))
+        served = recall.known(slot)
+        if served is None:
+            served = self._answer({**self._defaults, **named})
+            self._tell(served.config)
+            if served.kind != "forced":
+                recall.keep(slot, served)
+        switches.count((self.name, served.kind))
         return dict(served.config)
+
+    def __getitem__(self, grid: Any) -> Any:
+        return partial(self.run, grid=grid)
 
     def run(self, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> Any:
         """Launch with the config that was passed, or else with the one that is locked."""
-        if switches.tracers and switches.is_tracing():
-            return None
-        if switches.interceptor is not None and not warmup:
-            return switches.interceptor(self, args, kwargs, grid)
-        passed = self._passed(args, kwargs)
-        if passed:
-            return self._run_given(passed, args, kwargs, grid, warmup)
-        if self.is_off and self.tuning.stock is not None:
-            return self.tuning.stock.run(*args, grid=grid, warmup=warmup, **kwargs)
-        served = self._quick_answer(args, kwargs)
-        switches.count(self.name, served.kind)
-        return self._launch(served, args, {**kwargs, **served.options}, grid, warmup)
+        if warmup or self._is_stock or self.forced_config is not None or switches.are_set():
+            return self._run_otherwise((args, kwargs), grid, warmup)
+        values = (*args, *kwargs.values()) if kwargs else args
+        slot = self._recall.slot(args, kwargs, values)
+        known = recall.known(slot)
+        if known is None:
+            return self._first(slot, (args, kwargs), values, grid)
+        served, again = known
+        if again is None or not self._launcher.is_ordinary():
+            return self._launch(served, (args, kwargs), grid)
+        self.best_config = served.live
+        if served.count is not None:
+            switches.count(served.count)
+        return self._launcher.again(again, values, grid)
 
     def warmup(self, *args: Any, grid: Any, **kwargs: Any) -> list[Any]:
         """Compile what a launch would run; a list of one, as an Autotuner gives a list."""
@@ -138,38 +151,67 @@ class Kernel(Autotuner):  # type: ignore[misc]
         return self._lives.get(at) or self._lives.setdefault(at, self.tuning.live(config))
 
     def _as_served(self, kind: str, config: Mapping[str, Value]) -> Served:
-        return Served(kind, config, self._live(config))
+        return Served(self.name, kind, config, self._live(config))
 
-    def _run_given(
-        self,
-        passed: dict[str, Value],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        grid: Any,
-        warmup: bool,  # noqa: FBT001  # as Triton's own run
+    def _run_otherwise(self, call: Call, grid: Any, warmup: bool) -> Any:  # noqa: FBT001
+        args, kwargs = call
+        if switches.is_tracing():
+            return None
+        if switches.interceptor is not None and not warmup:
+            return switches.interceptor(self, args, kwargs, grid)
+        if self._is_stock and not self._passed(args, kwargs):
+            return self.tuning.stock.run(*args, grid=grid, warmup=warmup, **kwargs)
+        return self._launch(self._decide(args, kwargs), call, grid, warmup)
+
+    def _first(
+        self, slot: recall.Slot | None, call: Call, values: tuple[Any, ...], grid: Any
     ) -> Any:
-        """Launch with the config that the caller passes; counted, unless `config()` gave it."""
+        """Launch, and remember what came of it."""
+        args, kwargs = call
+        served = self._decide(args, kwargs)
+        binary = self._launch(served, call, grid)
+        if slot is None or served.kind == "forced":  # by another thread, since it was asked
+            return binary
+        again = None
+        if served.live.pre_hook is None:
+            passed = (*self.arg_names[: len(args)], *kwargs)
+            again = self._launcher.remember(binary, (args, served.named(kwargs)), passed, values)
+        recall.keep(slot, (served, again))
+        return binary
+
+    def _decide(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Served:
+        """The config that is passed, or else the one that is locked."""
+        passed = self._passed(args, kwargs)
+        return self._given_of(passed) if passed else self._answer(self.bind(args, kwargs))
+
+    def _given_of(self, passed: dict[str, Value]) -> Served:
         at = tuple(passed.items())
-        if at not in self._from_config:
-            switches.count(self.name, "given")
         served = self._given.get(at)
         if served is None:
             self.hook_of(passed)
-            if len(self._given) >= MEMO_LIMIT:
-                self._given.clear()
-            served = self._given[at] = self._as_served("given", passed)
-        if None in passed.values():  # "not said", which not every backend can be told
-            kwargs = {n: v for n, v in kwargs.items() if v is not None or n not in LAUNCH_OPTIONS}
-        return self._launch(served, args, kwargs, grid, warmup)
+            self._bound_memos()
+            served = self._given.setdefault(at, self._as_served("given", passed))
+            if at in self._told:
+                served.count = None
+        return served
 
-    def _launch(
-        self,
-        served: Served,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        grid: Any,
-        warmup: bool,  # noqa: FBT001
-    ) -> Any:
+    def _tell(self, config: Mapping[str, Value]) -> None:
+        """`config()` gives *config*, and counts the launch that it is passed to."""
+        at = tuple(self._passed((), config).items())
+        self._bound_memos()
+        self._told.add(at)
+        if at in self._given:
+            self._given[at].count = None
+
+    def _bound_memos(self) -> None:
+        if max(len(self._given), len(self._told)) >= MEMO_LIMIT:
+            for memo in (self._given, self._told, self._recall, self._asked):
+                memo.clear()
+
+    def _launch(self, served: Served, call: Call, grid: Any, warmup: bool = False) -> Any:  # noqa: FBT001, FBT002
+        args, kwargs = call[0], served.named(call[1])
+        if served.count is not None:
+            switches.count(served.count)
         live = self.best_config = served.live
         if live.pre_hook is not None and not warmup:
             live.pre_hook({**dict(zip(self.arg_names, args, strict=False)), **kwargs})
@@ -181,46 +223,14 @@ class Kernel(Autotuner):  # type: ignore[misc]
         """The arguments of a call by name, the signature's defaults included."""
         return {**self._defaults, **dict(zip(self.arg_names, args, strict=False)), **kwargs}
 
-    def refusal(self, config: Config) -> str:
-        """Why this kernel cannot run *config*; empty when it can."""
-        names = set(config)
-        strange = names - {*self.tunables} - LAUNCH_OPTIONS
-        missing = {*self.tunables} - names
-        if missing or strange:
-            return f"its config has {', '.join(config)}; the kernel has {', '.join(self.tunables)}"
-        for name, value in config.values:
-            like = self.default.get(name)
-            # `None` is "not said", and stands for any type.
-            if None not in (value, like) and type(value) is not type(like):
-                return f"its {name} is {value!r}, where the kernel's is {like!r}"
-        return self.tuning.no_hook(config.as_dict())
-
     def check_config(self, config: Mapping[str, Value], where: str) -> None:
         """A whole config of this kernel, or a KernelError."""
         missing = [name for name in self.tunables if name not in config]
         if missing:
             what = f"a config of `{self.contract.function.short}` needs {quoted(missing)} too"
             raise KernelError(what, where=where, hint=f"it has {', '.join(self.tunables)}")
-        if why := self.refusal(Config.of(config)):
+        if why := self.tuning.refusal(Config.of(config)):
             raise KernelError(why, where=where)
-
-    def _quick_answer(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Served:
-        """What `_answer` said to these arguments before, where they are of the usual kind."""
-        quick = self._quick(args)
-        if quick is None or self.forced_config is not None:
-            return self._answer(self.bind(args, kwargs))
-        at = (silicon.current(), quick)
-        try:
-            served = self._quick_memo.get(at)
-        except TypeError:  # a key argument that has no hash
-            return self._answer(self.bind(args, kwargs))
-        if served is None:
-            served = self._answer(self.bind(args, kwargs))
-            if len(self._quick_memo) >= MEMO_LIMIT:
-                self._quick_memo.clear()
-            if served.kind != "forced":  # by another thread, since it was asked above
-                self._quick_memo[at] = served
-        return served
 
     def _answer(self, bound: Mapping[str, Any]) -> Served:
         forced = self.forced_config  # read once: an override may end in another thread
@@ -256,7 +266,7 @@ class Kernel(Autotuner):  # type: ignore[misc]
         served = self._answer(bound)
         if served.kind == "forced":
             raise inductor.forced(self.contract)
-        switches.count(self.name, served.kind)
+        switches.count((self.name, served.kind))
         return served.live
 
     def _look_up(self, place: tuple[object, int], bound: Mapping[str, Any]) -> Served:
@@ -273,27 +283,9 @@ class Kernel(Autotuner):  # type: ignore[misc]
                 **{name: bound[name] for name in self.contract.scalars},
             },
         )
-        found = lookup.find(self._file, device, asked, self.refusal)
+        found = lookup.find(self._file, device, asked, self.tuning.refusal)
         if found.config is not None:
             return self._as_served(found.kind, found.config.as_dict())
         if not keys.is_empty(self.contract, bound):
             misses.report(self._file, device, asked, found.why)
         return self._default
-
-    def _passed(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Value]:
-        """The config that the caller passes, empty when it passes no part of one."""
-        found: dict[str, Value] = {}
-        if len(args) <= self._plain_args and self._tunable.isdisjoint(kwargs):
-            return found
-        for name in self.tunables:
-            if name in kwargs:
-                found[name] = kwargs[name]
-            elif self._positions.get(name, len(args)) < len(args):
-                found[name] = args[self._positions[name]]
-        if not found:
-            return found
-        if len(found) != len(self.tunables):
-            raise contracts.incomplete(self.contract, found)
-        for name in kwargs.keys() & LAUNCH_OPTIONS - found.keys():
-            found[name] = kwargs[name]
-        return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tritune.contract import Contract
@@ -69,35 +69,6 @@ def memo(contract: Contract, bound: Mapping[str, Any]) -> tuple[object, ...]:
         value = bound[name]
         found.append(_facts(value) if hasattr(value, "data_ptr") else _other(value))
     return tuple(found)
-
-
-class Quick:
-    """`memo` for the usual call: everything of the key by position, its tensors torch's own."""
-
-    def __init__(self, contract: Contract, names: Sequence[str]) -> None:
-        places = {name: i for i, name in enumerate(names)}
-        scalars = [places[name] for name in contract.scalars]
-        self._tensors = tuple(places[name] for name in contract.tensors)
-        self._last = max((*scalars, *self._tensors), default=-1)
-        # A getter of one name gives the value itself, of none it cannot be made.
-        get = operator.itemgetter(*scalars, *scalars) if scalars else tuple
-        self._scalars: Callable[[tuple[Any, ...]], tuple[Any, ...]] = get
-
-    def __call__(self, args: tuple[Any, ...]) -> tuple[object, ...] | None:
-        """A key for a dictionary; None where `memo` has to be asked."""
-        if len(args) <= self._last:
-            return None
-        scalars = self._scalars(args)
-        found: list[object] = [scalars, *map(type, scalars)]
-        for place in self._tensors:
-            value = args[place]
-            if value.__class__.__name__ in _TENSORS:
-                found += (value.dtype, value.data_ptr() % ALIGNMENT == 0)
-            elif value.__class__ in _PLAIN:
-                found.append(value.__class__)
-            else:
-                return None
-        return tuple(found)
 
 
 def is_tensor(value: Any) -> bool:

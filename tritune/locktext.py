@@ -35,12 +35,24 @@ class Document:
     def entries(self, kernel: str) -> Iterator[tuple[LockedKey, Entry]]:
         """The entries of one kernel, as they stand; `LockError` for the first that is damaged."""
         reader = _Reader(self.path, self.text)
+        for at, path, value in self._values(reader, kernel):
+            yield at, reader.entry(value, path)
+
+    def configs(self, kernel: str) -> Iterator[tuple[LockedKey, Mapping[str, Any]]]:
+        """The same, but what their evidence says is not looked at."""
+        reader = _Reader(self.path, self.text)
+        for at, path, value in self._values(reader, kernel):
+            yield at, reader.config(reader.parts(value, path), path)
+
+    def _values(
+        self, reader: _Reader, kernel: str
+    ) -> Iterator[tuple[LockedKey, jsonplaces.Path, Any]]:
         found = reader.mapping(self.kernels.get(kernel, {}), ("kernels", kernel))
         for device, held in found.items():
             keys = reader.mapping(held, ("kernels", kernel, device))
             for key, value in keys.items():
-                path = ("kernels", kernel, device, key)
-                yield LockedKey(kernel=kernel, device=device, key=key), reader.entry(value, path)
+                at = LockedKey(kernel=kernel, device=device, key=key)
+                yield at, ("kernels", kernel, device, key), value
 
 
 def parse(text: str, path: str) -> Lock:
@@ -195,14 +207,20 @@ class _Reader:
         return DeviceIdentity(name=name, names=names, **fields)
 
     def entry(self, value: Any, at: jsonplaces.Path) -> Entry:
+        found = self.parts(value, at)
+        config = Config.of(self.config(found, at))
+        return Entry(config=config, evidence=self.evidence(found["evidence"], (*at, "evidence")))
+
+    def parts(self, value: Any, at: jsonplaces.Path) -> Mapping[str, Any]:
         kinds = {name: type(inner) for name, inner in self.mapping(value, at).items()}
-        found = value if kinds == _ENTRY_KINDS else self.fields(value, at, _ENTRY)
-        config = found["config"]
+        return value if kinds == _ENTRY_KINDS else self.fields(value, at, _ENTRY)
+
+    def config(self, found: Mapping[str, Any], at: jsonplaces.Path) -> Mapping[str, Any]:
+        config: Mapping[str, Any] = found["config"]
         if not _NESTED.isdisjoint(map(type, config.values())):
             name, item = next(one for one in config.items() if type(one[1]) in _NESTED)
             raise self.expected("a value", item, (*at, "config", name))
-        evidence = self.evidence(found["evidence"], (*at, "evidence"))
-        return Entry(config=Config.of(config), evidence=evidence)
+        return config
 
     def evidence(self, value: Mapping[str, Any], at: jsonplaces.Path) -> Evidence:
         form = (*value, *map(type, value.values()))

@@ -12,18 +12,23 @@ import math
 import re
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from tritune import devicelabels, locktext, predicate
+from tritune import devicelabels, lockscan, locktext, predicate
 from tritune.errors import LockError
-from tritune.model import Config, DeviceIdentity, Entry
+from tritune.model import Config, DeviceIdentity, Value
 
 logger = logging.getLogger("tritune")
 
+Keys = Mapping[str, Mapping[str, Value]]
+"""Key -> config of one kernel on one device."""
 REACH = re.compile(r"([0-9]{1,19}) <= (\w+) <= ([0-9]{1,19})")
 """What the evidence of an entry says of its reach."""
-
+UNREADABLE = "what is damaged in its evidence"
+"""A reach that no size is within."""
 Refusal = Callable[[Config], str]
 """Why a kernel cannot run a locked config; empty when it can."""
 
@@ -55,13 +60,19 @@ class Found:
 
 
 class Lockfile:
-    """One lockfile as this process sees it: read once, damaged or not."""
+    """One lockfile as this process sees it: read once, damaged or not.
+
+    Of evidence only the reach is looked at, by a look-up that `near` decides: no other launch
+    depends on it, and `tritune check` reads it.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.error: LockError | None = None
+        self._scan: lockscan.Scan | None = None
+        """Where the file is laid out as we write it: all but its head is still to be read."""
         self.document = self._read()
-        self._sections: dict[str, dict[str, dict[str, Entry]]] = {}
+        self._sections: dict[str, lockscan.Configs] = {}
         self._announced = False
 
     def label(self, device: DeviceIdentity) -> str | None:
@@ -70,14 +81,25 @@ class Lockfile:
         found = devicelabels.find(known, device)
         return found.name if found else None
 
-    def section(self, kernel: str) -> dict[str, dict[str, Entry]]:
-        """Device label -> key -> entry of one kernel."""
+    def section(self, kernel: str) -> lockscan.Configs:
+        """Device label -> key -> config of one kernel; read when the kernel is imported."""
         if kernel not in self._sections:
             self._sections[kernel] = self._section(kernel)
         return self._sections[kernel]
 
     def near(self, kernel: str) -> tuple[str, ...]:
         return dict(self.document.near).get(kernel, ()) if self.document else ()
+
+    def reach(self, kernel: str, label: str, key: str) -> str:
+        """The sizes that an entry was verified to serve; empty where its evidence names none."""
+        if (scan := self._scan) is not None:
+            evidence = scan.evidence(kernel, label, key)
+        else:
+            kernels = self.document.kernels if self.document else {}
+            evidence = kernels[kernel][label][key].get("evidence")
+        if not isinstance(evidence, Mapping):
+            return UNREADABLE
+        return str(evidence.get("reach", ""))
 
     def announce(self, device: DeviceIdentity) -> None:
         """Say once which file and which device's entries this process runs."""
@@ -92,7 +114,7 @@ class Lockfile:
 
     def _read(self) -> locktext.Document | None:
         try:
-            return locktext.outline(self.path.read_text(encoding="utf-8"), str(self.path))
+            return self._outline(self.path.read_bytes())
         except (FileNotFoundError, NotADirectoryError):  # nothing swept yet; inside a zip
             return None
         except (OSError, UnicodeDecodeError) as error:
@@ -101,14 +123,33 @@ class Lockfile:
             self._damaged(error)
         return None
 
-    def _section(self, kernel: str) -> dict[str, dict[str, Entry]]:
-        section: dict[str, dict[str, Entry]] = {}
+    def _outline(self, data: bytes) -> locktext.Document:
+        scan = lockscan.scan(data)
+        if scan is not None:
+            with suppress(LockError):  # which the whole text tells better
+                document = locktext.outline(scan.head, str(self.path))
+                self._scan = scan
+                return document
+        return self._whole(data)
+
+    def _whole(self, data: bytes) -> locktext.Document:
+        return locktext.outline(data.decode("utf-8"), str(self.path))
+
+    def _section(self, kernel: str) -> lockscan.Configs:
+        scan = self._scan  # another thread may read the whole meanwhile
+        found = scan.configs(kernel) if scan else None
         try:
-            for at, entry in self.document.entries(kernel) if self.document else ():
-                section.setdefault(at.device, {})[at.key] = entry
+            return self._in_full(kernel) if found is None else found
         except LockError as error:
             self._damaged(error)
             return {}
+
+    def _in_full(self, kernel: str) -> lockscan.Configs:
+        if (scan := self._scan) is not None:
+            self.document, self._scan = self._whole(scan.data), None
+        section: lockscan.Configs = {}
+        for at, config in self.document.configs(kernel) if self.document else ():
+            section.setdefault(at.device, {})[at.key] = config
         return section
 
     def _damaged(self, error: LockError) -> None:
@@ -142,17 +183,23 @@ def find(file: Lockfile, device: DeviceIdentity, asked: Asked, refusal: Refusal)
         return Found(kind="default", why=f"{what}; locked are {', '.join(sorted(section))}")
     keys = section[label]
     if asked.text in keys:
-        return _served("exact", keys[asked.text].config, refusal)
-    return _near(keys, asked, file.near(asked.kernel), refusal)
+        return _served("exact", keys[asked.text], refusal)
+    reach_of = partial(file.reach, asked.kernel, label)
+    return _near(keys, asked, file.near(asked.kernel), refusal, reach_of)
 
 
-def _served(kind: str, config: Config, refusal: Refusal) -> Found:
+def _served(kind: str, values: Mapping[str, Value], refusal: Refusal) -> Found:
+    config = Config.of(values)
     why = refusal(config)
     return Found(kind="default", why=why) if why else Found(kind=kind, config=config)
 
 
 def _near(
-    keys: Mapping[str, Entry], asked: Asked, constraints: tuple[str, ...], refusal: Refusal
+    keys: Keys,
+    asked: Asked,
+    constraints: tuple[str, ...],
+    refusal: Refusal,
+    reach_of: Callable[[str], str],
 ) -> Found:
     if asked.near is None:
         return Found(kind="default", why=_has(keys))
@@ -162,11 +209,11 @@ def _near(
     if not locked or not value or not min(locked) <= 2 * value <= 4 * max(locked):
         return Found(kind="default", why=_has(keys))
     nearest = min(locked, key=lambda at: (abs(math.log2(at / value)), at))
-    config, reach = keys[locked[nearest]].config, keys[locked[nearest]].evidence.reach
+    config, reach = keys[locked[nearest]], reach_of(locked[nearest])
     if reach and not within(reach, asked.near, value):
         what = f"{asked.near}={nearest} is nearest, but its config is verified for {reach} alone"
         return Found(kind="default", why=what)
-    broken = _broken(constraints, {**asked.values, **config.as_dict()})
+    broken = _broken(constraints, {**asked.values, **config})
     if broken:
         what = f"{asked.near}={nearest} is nearest, but its config breaks {broken}"
         return Found(kind="default", why=what)
@@ -182,7 +229,7 @@ def within(reach: str, near: str, value: int) -> bool:
     return ends is not None and ends[2] == near and int(ends[1]) <= value <= int(ends[3])
 
 
-def _locked_along(keys: Mapping[str, Entry], asked: Asked) -> dict[int, str]:
+def _locked_along(keys: Keys, asked: Asked) -> dict[int, str]:
     """The locked values of the `near` argument where all other parts are equal, and their keys."""
     pattern = " ".join(
         f"{re.escape(name)}=" + (r"([1-9][0-9]{0,18})" if name == asked.near else re.escape(value))
@@ -208,7 +255,7 @@ def _nothing(file: Lockfile) -> str:
     return f"{file.path} has no entry of it"
 
 
-def _has(keys: Mapping[str, Entry]) -> str:
+def _has(keys: Keys) -> str:
     some = list(keys)[:3]
     more = f" and {len(keys) - len(some)} more" if len(keys) > len(some) else ""
     return f"locked are {'; '.join(some)}{more}"

@@ -96,7 +96,7 @@ def refusals(
     else:
         module, name = import_reference(kernel)
         found = find(module, name, "Triton kernels", is_kernel)
-    return tuple(found.refusal(config) for config in configs)
+    return tuple(found.tuning.refusal(config) for config in configs)
 
 
 def is_triton(thing: object) -> bool:

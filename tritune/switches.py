@@ -86,9 +86,14 @@ def is_tracing() -> bool:
     return bool(tracers) and threading.get_ident() in tracers
 
 
-def count(kernel: str, kind: str) -> None:
+def are_set() -> bool:
+    """Whether a launch may be something else than a launch."""
+    return interceptor is not None or bool(tracers)
+
+
+def count(at: tuple[str, str]) -> None:
+    """One more launch of a kernel, and how it came by its config."""
     counts = _mine.counts
-    at = (kernel, kind)
     counts[at] = counts.get(at, 0) + 1
 
 

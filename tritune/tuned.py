@@ -9,16 +9,16 @@ its pruning never run at all.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from triton.runtime.autotuner import Autotuner
 from triton.runtime.autotuner import Config as TritonConfig
 
-from tritune.contract import Function, layers
+from tritune.contract import Contract, Function, incomplete, layers
 from tritune.errors import KernelError
-from tritune.model import LAUNCH_OPTIONS, Value
+from tritune.model import LAUNCH_OPTIONS, Config, Value
 
 _ALWAYS = ("num_warps", "num_stages")
 _SOMETIMES = {"num_ctas": 1, "maxnreg": None}
@@ -60,6 +60,20 @@ class Tuning:
             return ""
         return "it is none of the kernel's own configs, and their pre_hooks differ"
 
+    def refusal(self, config: Config) -> str:
+        """Why the kernel cannot run *config*; empty when it can."""
+        names = set(config)
+        strange = names - {*self.default} - LAUNCH_OPTIONS
+        missing = {*self.default} - names
+        if missing or strange:
+            return f"its config has {', '.join(config)}; the kernel has {', '.join(self.default)}"
+        for name, value in config.values:
+            like = self.default.get(name)
+            # `None` is "not said", and stands for any type.
+            if None not in (value, like) and type(value) is not type(like):
+                return f"its {name} is {value!r}, where the kernel's is {like!r}"
+        return self.no_hook(config.as_dict())
+
     def _one_hook(self) -> bool:
         return len({id(live.pre_hook) for live in self.configs}) == 1
 
@@ -67,15 +81,54 @@ class Tuning:
 class Served:
     """The config of a launch, ready to run."""
 
-    __slots__ = ("config", "kind", "live", "options")
+    __slots__ = ("config", "count", "kind", "live", "options")
 
-    def __init__(self, kind: str, config: Mapping[str, Value], live: TritonConfig) -> None:
+    def __init__(
+        self, kernel: str, kind: str, config: Mapping[str, Value], live: TritonConfig
+    ) -> None:
         self.kind, self.config, self.live = kind, config, live
+        self.count: tuple[str, str] | None = (kernel, kind)
+        """As what a launch is counted; None where `config()` has counted it."""
         options: dict[str, Any] = {n: value for n, value in config.items() if value is not None}
         if getattr(live, "ir_override", None) is not None:
             options["ir_override"] = live.ir_override
         self.options = options
-        """What the launch is passed; None is "not said"."""
+        """What the launch is passed; None is "not said", which not every backend can be told."""
+
+    def named(self, kwargs: dict[str, Any]) -> dict[str, Any]:
+        """What a launch that was called with *kwargs* is passed by name."""
+        if self.kind != "given":
+            return {**kwargs, **self.options}
+        if None not in self.config.values():
+            return kwargs
+        return {n: v for n, v in kwargs.items() if v is not None or n not in LAUNCH_OPTIONS}
+
+
+class Passed:
+    """The config that a launch passes among its arguments, empty when it passes no part of one."""
+
+    def __init__(self, contract: Contract, names: Sequence[str]) -> None:
+        self._contract = contract
+        self._places = {name: names.index(name) for name in contract.tunables if name in names}
+        self._tunable = frozenset(contract.tunables)
+        self._first = min(self._places.values(), default=len(names))
+
+    def __call__(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Value]:
+        found: dict[str, Value] = {}
+        if len(args) <= self._first and self._tunable.isdisjoint(kwargs):
+            return found
+        for name in self._contract.tunables:
+            if name in kwargs:
+                found[name] = kwargs[name]
+            elif self._places.get(name, len(args)) < len(args):
+                found[name] = args[self._places[name]]
+        if not found:
+            return found
+        if len(found) != len(self._contract.tunables):
+            raise incomplete(self._contract, found)
+        for name in kwargs.keys() & LAUNCH_OPTIONS - found.keys():
+            found[name] = kwargs[name]
+        return found
 
 
 def of_jit(fn: Any, default: Mapping[str, Value]) -> Tuning:

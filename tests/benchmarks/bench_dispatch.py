@@ -1,9 +1,14 @@
 """bench_dispatch: what one launch costs on the host, in microseconds, by who picks its config.
 
 Kernels that do nothing, so that the GPU is never what is waited for: the host alone is timed,
-2,000 launches at a time, the ways in turn, the median of five.
+2,000 launches at a time, the ways in turn, five times. A ratio is of two ways of one turn, and
+what is printed is the median of the five.
 
     python tests/benchmarks/bench_dispatch.py [--json FILE]
+
+With `--stand-in` no GPU is needed: a driver that launches nothing stands in, so that the times
+are those of Python alone, without the driver's own launch, which every way pays alike. So its
+ratios are further from 1 than a GPU's.
 """
 # ruff: noqa: PLR0917
 
@@ -11,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import platform
 import statistics
 import sys
 import tempfile
@@ -18,6 +24,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
@@ -25,6 +32,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import torch
 import triton
 import triton.language as tl
+from triton.backends.compiler import GPUTarget
 
 import tritune
 from tritune import lock, runtime
@@ -47,6 +55,51 @@ def wide_kernel(
 @triton.jit
 def narrow_kernel(x, y, n, BLOCK: tl.constexpr):
     pass
+
+
+class NoLaunch:
+    """What a binary is launched by: calls the hooks that it is given, as the real ones do."""
+
+    def __init__(self, src: Any, metadata: Any) -> None:
+        pass
+
+    def __call__(self, x, y, z, stream, function, packed, metadata, enter, leave, *args) -> None:
+        if enter is not None:
+            enter(metadata)
+        if leave is not None:
+            leave(metadata)
+
+
+class StandIn:
+    """A driver of an H200 that loads and launches nothing."""
+
+    launcher_cls = NoLaunch
+    utils = SimpleNamespace(
+        get_device_properties=lambda index: {
+            "multiprocessor_count": 132,
+            "max_shared_mem": 232448,
+            "mem_bus_width": 6016,
+            "mem_clock_rate": 3201000,
+        },
+        load_binary=lambda *binary: (1, 2, 10, 0, 1024),
+        unload_module=lambda module: None,
+    )
+
+    def get_current_device(self) -> int:
+        return 0
+
+    def get_current_stream(self, device: int) -> int:
+        return 0
+
+    def get_current_target(self) -> GPUTarget:
+        return GPUTarget("cuda", 90, 32)
+
+    def get_benchmarker(self) -> Any:
+        def benchmark(run: Any, quantiles: Any = None) -> tuple[float, ...]:
+            run()
+            return 1.0, 1.0, 1.0
+
+        return benchmark
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,7 +195,7 @@ def ways(case: Case, arguments: tuple[Any, ...], folder: Path) -> dict[str, LAUN
         "autotune, tuned before": lambda: stock[grid](*arguments),
         "tritune, looked up": lambda: ours[grid](*arguments),
         "tritune, config() and launch": asked_first,
-        "tritune, launch with its config": lambda: ours[grid](*arguments, **by_hand),
+        "tritune, given **cfg": lambda: ours[grid](*arguments, **by_hand),
     }
 
 
@@ -161,8 +214,8 @@ def alternate(
     clock: Callable[[], float] = time.perf_counter,
     settle: Callable[[], object] = lambda: None,
     count: int,
-) -> dict[str, float]:
-    """Microseconds a launch: the median over the alternations, each in another order."""
+) -> dict[str, list[float]]:
+    """Microseconds a launch, one figure an alternation, each in another order."""
     taken: dict[str, list[float]] = {name: [] for name in launches}
     names = list(launches)
     for number in range(ALTERNATIONS):
@@ -173,19 +226,25 @@ def alternate(
             for _ in range(count):
                 launch()
             taken[name].append((clock() - began) / count * 1e6)
-    return {name: statistics.median(each) for name, each in taken.items()}
+    return taken
 
 
-def table(title: str, us: Mapping[str, float]) -> Iterator[str]:
-    wide = max(map(len, [title, *us]))
+def ratio(taken: Mapping[str, Sequence[float]], name: str) -> float:
+    """What *name* costs of plain jit: the median over the alternations."""
+    return statistics.median(a / b for a, b in zip(taken[name], taken[JIT], strict=True))
+
+
+def table(title: str, taken: Mapping[str, Sequence[float]]) -> Iterator[str]:
+    wide = max(map(len, [title, *taken]))
     yield f"{title.ljust(wide)}  µs a launch  of plain jit"
-    for name, value in us.items():
-        yield f"{name.ljust(wide)}  {value:11.2f}  {value / us[JIT]:11.2f}x"
+    for name, each in taken.items():
+        us = statistics.median(each)
+        yield f"{name.ljust(wide)}  {us:11.2f}  {ratio(taken, name):11.2f}x"
 
 
 def measure(
     case: Case, device: str, settle: Callable[[], object], count: int = LAUNCHES
-) -> dict[str, float]:
+) -> dict[str, list[float]]:
     arguments = case.arguments(device)
     with tempfile.TemporaryDirectory() as folder:
         launches = ways(case, arguments, Path(folder))
@@ -196,17 +255,28 @@ def measure(
 def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all of it here too")
+    parser.add_argument("--stand-in", action="store_true", help="with no GPU: the host alone")
+    parser.add_argument("--launches", type=int, default=LAUNCHES, metavar="N", help="at a time")
     options = parser.parse_args(words)
-    torch.cuda.init()
-    print(f"{torch.cuda.get_device_name()}'s host, Triton {triton.__version__}\n")
+    device, settle, where = place(stand_in=options.stand_in)
+    print(f"{where}, Triton {triton.__version__}, Python {platform.python_version()}\n")
     found = {}
     for case in CASES:
-        found[case.name] = measure(case, "cuda", torch.cuda.synchronize)
-        print(*table(case.name, found[case.name]), "", sep="\n", flush=True)
+        found[case.name] = taken = measure(case, device, settle, options.launches)
+        print(*table(case.name, taken), "", sep="\n", flush=True)
     if options.json:
-        document = {"triton": triton.__version__, "us": found}
+        document = {"where": where, "triton": triton.__version__, "us": found}
         options.json.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     return 0
+
+
+def place(*, stand_in: bool) -> tuple[str, Callable[[], object], str]:
+    """Where tensors are, what waits for the GPU, and what to call it."""
+    if stand_in:
+        triton.runtime.driver.set_active(StandIn())
+        return "cpu", lambda: None, "Host cost without a GPU (a stand-in that launches nothing)"
+    torch.cuda.init()
+    return "cuda", torch.cuda.synchronize, f"{torch.cuda.get_device_name()}'s host"
 
 
 if __name__ == "__main__":

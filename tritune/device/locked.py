@@ -95,7 +95,7 @@ def look(
     if unknown or key not in locked:
         return Seen(key=key, unknown=unknown)
     kernel = session.loaded.kernel
-    if why := kernel.refusal(locked[key]):
+    if why := kernel.tuning.refusal(locked[key]):
         return Seen(key=key, broken=why)
     candidate = Candidate(kernel=kernel.name, problem=problem, config=locked[key])
     match lowering.lower(session, candidate):
