@@ -34,7 +34,7 @@ TOOLCHAIN = {Reason.COMPILE, Reason.CRASH, Reason.TIMEOUT, Reason.REGISTERS}
 LOWER_S = 0.07
 COMPILE_S = 1.0
 MEASURE_S = 0.015
-START_S = 25.0
+START_S = 8.0
 """What a lowering, a compile, a measured candidate and the starts of processes cost, for the
 estimate before a sweep: about what our own sweeps took on an H200 with 16 cores."""
 
@@ -164,7 +164,8 @@ def announce(job: Job, found: Sequence[Launches]) -> None:
     ]
     if job.setting.index is not None:
         seconds = START_S + classes * (LOWER_S + COMPILE_S) / job.jobs + len(found) * MEASURE_S
-        lines.append(f"about {max(seconds / 60, 1):.0f} min with {job.jobs} compile processes")
+        about = f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
+        lines.append(f"about {about} with {job.jobs} compile processes")
     if job.setting.identity is None:
         lines.append("writes nothing")
     else:
