@@ -121,3 +121,66 @@ def test_launches_that_are_recalled_compute_what_their_first_did(tmp_path):
     )
 
     assert said == "0 63\n"
+
+
+def test_dynamic_sizes_run_the_config_of_each_size_under_one_compile(tmp_path):
+    said = on_gpu(
+        "def plus_one(x: torch.Tensor) -> torch.Tensor:\n"
+        "    return ops.op(x)\n"
+        "opaque = ops.tritune.op(plus_one)\n"
+        "torch._dynamo.config.error_on_recompile = True\n"
+        "compiled = torch.compile(lambda x: opaque(x) * 2, fullgraph=True, dynamic=True)\n"
+        "for n in (1000, 999, 640, 17, 2048, 1000):\n"
+        "    y = torch.rand(n, device='cuda')\n"
+        "    assert torch.equal(compiled(y), (y + 1) * 2), n\n"
+        "print(counts())",
+        tmp_path,
+    )
+
+    assert said == "{'exact': 2, 'default': 4}\n"
+
+
+def test_two_threads_and_a_backward_pass_run_the_locked_config(tmp_path):
+    said = on_gpu(
+        "import threading\n"
+        "class PlusOne(torch.autograd.Function):\n"
+        "    @staticmethod\n"
+        "    def forward(ctx, x):\n"
+        "        return ops.op(x)\n"
+        "    @staticmethod\n"
+        "    def backward(ctx, grad):\n"
+        "        seen.add(threading.get_ident())\n"
+        "        return ops.op(grad.contiguous())\n"
+        "seen = set()\n"
+        "leaf = x.clone().requires_grad_()\n"
+        "PlusOne.apply(leaf).sum().backward()\n"
+        "assert torch.equal(leaf.grad, torch.full_like(x, 2.0))\n"
+        "assert seen - {threading.get_ident()}, 'autograd used no thread of its own'\n"
+        "wrong = []\n"
+        "def work():\n"
+        "    with torch.cuda.stream(torch.cuda.Stream()):\n"
+        "        mine = torch.rand(1000, device='cuda')\n"
+        "        wrong.extend(i for i in range(200) if not torch.equal(ops.op(mine), mine + 1))\n"
+        "threads = [threading.Thread(target=work) for _ in range(2)]\n"
+        "for each in threads: each.start()\n"
+        "for each in threads: each.join()\n"
+        "print(wrong, counts())",
+        tmp_path,
+    )
+
+    assert said == "[] {'exact': 402}\n"
+
+
+def test_a_softmax_between_locked_sizes_is_right(tmp_path):
+    said = on_gpu(
+        "from kernels.softmax import softmax, softmax_kernel\n"
+        "for n in (1024, 1536, 3000, 700):\n"
+        "    y = torch.randn(32768, n, device='cuda', dtype=torch.float16)\n"
+        "    wanted = torch.softmax(y.double(), dim=1)\n"
+        "    assert (softmax(y).double() - wanted).abs().max() < 1e-3, n\n"
+        "counted = ops.tritune.stats()['kernels.softmax:softmax_kernel']\n"
+        "print(counted['exact'] >= 1, sum(counted.values()))",
+        tmp_path,
+    )
+
+    assert said == "True 4\n"
