@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tritune import lock
 from tritune.errors import LockError
-from tritune.lockrender import sort_entries
+from tritune.lockrender import render, sort_entries
 from tritune.lookup import Asked, Lockfile, find
 from tritune.model import (
     Config,
@@ -228,6 +228,30 @@ def test_an_imported_entry_has_evidence_that_says_only_so():
     imported = parsed.entries[1][1].evidence
     assert (imported.unmeasured, imported.us, imported.ir, imported.triton) == (True, 0.0, "", "")
     assert lock.render(parsed) == text
+
+
+def test_a_device_may_name_another_whose_entries_it_uses():
+    head = '"memory_mhz": 2600, "names": []'
+    text = GOLDEN.replace(head, f'{head}, "use": "H100", "where": ["M <= 64"]')
+
+    read = lock.parse(text, "tritune.lock")
+
+    assert [(one.name, one.use, one.where) for one in read.devices] == [
+        ("H100", "", ()),
+        ("MI300X", "H100", ("M <= 64",)),
+    ]
+    assert render(read) == text
+
+
+@pytest.mark.parametrize("use", ["H200", "MI300X"])
+def test_a_device_cannot_use_the_entries_of_one_that_is_not_there(use):
+    head = '"memory_mhz": 2600, "names": []'
+
+    message = error_of(GOLDEN.replace(head, f'{head}, "use": "{use}"'))
+
+    assert message.splitlines()[0].endswith(
+        f'devices.MI300X.use: expected another device of this file, got "{use}"'
+    )
 
 
 def test_an_imported_entry_is_served_and_shown_without_times(tmp_path):

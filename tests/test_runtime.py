@@ -937,6 +937,52 @@ def test_a_device_is_its_silicon_and_never_its_name(facts, block, tmp_path, gpu)
     assert ran(jitted(file)) == block
 
 
+@pytest.mark.parametrize(
+    ("where", "blocks"),
+    [
+        ((), {8: 64, 9: 16, 16: 32}),
+        (("n <= 8",), {8: 64, 9: 16, 16: 16}),
+        (("n > 8",), {8: 16, 9: 16, 16: 32}),
+        (("sms == 16 and n < 17",), {8: 64, 16: 32}),
+        (("M <= 8",), {8: 16}),  # no argument of this kernel: nothing is lent
+    ],
+)
+def test_a_device_may_use_the_entries_of_another_where_somebody_said_so(
+    where, blocks, tmp_path, gpu
+):
+    path = locked(
+        tmp_path / "t.lock",
+        {
+            "n=8 FLAG=True x=f32": {"B": 64, "num_warps": 8},
+            "n=16 FLAG=True x=f32": {"B": 32, "num_warps": 8},
+        },
+    )
+    slice_ = dataclasses.replace(H100, name="a slice", sms=16, use="H100", where=where)
+    lock.update(path, lambda held: dataclasses.replace(held, devices=(*held.devices, slice_)))
+    gpu(dataclasses.replace(H100, sms=16))
+    kernel = jitted(path)
+
+    assert {n: ran(kernel, n) for n in blocks} == blocks
+
+
+def test_an_entry_of_its_own_comes_before_one_that_is_lent(tmp_path, gpu):
+    key = "n=8 FLAG=True x=f32"
+    path = locked(tmp_path / "t.lock", {key: {"B": 64, "num_warps": 8}})
+    small = dataclasses.replace(H100, name="a slice", sms=16)
+    own = lock.read(locked(tmp_path / "own.lock", {key: {"B": 32, "num_warps": 8}}, device=small))
+    lock.update(
+        path,
+        lambda held: dataclasses.replace(
+            held,
+            devices=(*held.devices, dataclasses.replace(small, use="H100")),
+            entries=(*held.entries, *own.entries),
+        ),
+    )
+    gpu(small)
+
+    assert ran(jitted(path)) == 32
+
+
 def test_a_driver_that_only_compiles_is_no_device(tmp_path, monkeypatch):
     class StandIn:
         def get_current_device(self) -> int:

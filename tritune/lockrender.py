@@ -54,7 +54,7 @@ def _render_object(depth: int, name: str, parts: list[str]) -> str:
 def _device(device: DeviceIdentity) -> dict[str, Any]:
     facts = asdict(device)
     del facts["name"]
-    return facts
+    return {name: fact for name, fact in facts.items() if fact or name not in {"use", "where"}}
 
 
 _OPTIONAL = {"source", "space", "reach", "unsettled", "unmeasured"}

@@ -73,6 +73,8 @@ def outline(text: str, path: str) -> Document:
     devices = reader.mapping(top.get("devices", {}), ("devices",))
     near = reader.mapping(top.get("near", {}), ("near",))
     kernels = reader.mapping(top.get("kernels", {}), ("kernels",))
+    for name, held in devices.items():
+        reader.used(devices, name, held)
     return Document(
         path=path,
         text=text,
@@ -204,7 +206,14 @@ class _Reader:
         at = ("devices", name)
         fields = self.fields(value, at, _DEVICE)
         names = self.texts(fields.pop("names", []), (*at, "names"))
-        return DeviceIdentity(name=name, names=names, **fields)
+        where = self.texts(fields.pop("where", []), (*at, "where"))
+        return DeviceIdentity(name=name, names=names, where=where, **fields)
+
+    def used(self, devices: Mapping[str, Any], name: str, held: Mapping[str, Any]) -> None:
+        """Refuse a device that is to use the entries of one that is not there."""
+        use = held.get("use", "")
+        if use and (use not in devices or use == name):
+            raise self.expected("another device of this file", use, ("devices", name, "use"))
 
     def entry(self, value: Any, at: jsonplaces.Path) -> Entry:
         found = self.parts(value, at)
@@ -274,6 +283,8 @@ _DEVICE = {
     "bus_bits": _required(int),
     "memory_mhz": _required(int),
     "names": _Field("a list of texts", _is(list), required=False),
+    "use": _Field("text", _is(str), required=False),
+    "where": _Field("a list of texts", _is(list), required=False),
 }
 _EVIDENCE = {
     "us": _NUMBER,

@@ -81,6 +81,11 @@ class Lockfile:
         found = devicelabels.find(known, device)
         return found.name if found else None
 
+    def lent(self, label: str | None) -> tuple[str, tuple[str, ...]]:
+        """Whose entries the device *label* may use besides, and where; empty where nobody's."""
+        known = self.document.devices if self.document else ()
+        return next(((one.use, one.where) for one in known if one.name == label), ("", ()))
+
     def section(self, kernel: str) -> lockscan.Configs:
         """Device label -> key -> config of one kernel; read when the kernel is imported."""
         if kernel not in self._sections:
@@ -178,9 +183,24 @@ def find(file: Lockfile, device: DeviceIdentity, asked: Asked, refusal: Refusal)
     if not section:
         return Found(kind="default", why=_nothing(file))
     label = file.label(device)
-    if label not in section:
-        what = f"this GPU is {_silicon(device)}"
-        return Found(kind="default", why=f"{what}; locked are {', '.join(sorted(section))}")
+    use, where = file.lent(label)
+    found = _of_device(file, label, asked, refusal)
+    if found is not None and (found.config is not None or not use):
+        return found
+    if use and not _broken(where, asked.values):
+        lent = _of_device(file, use, asked, refusal)
+        found = lent if lent is not None and lent.config is not None else found
+    if found is not None:
+        return found
+    what = f"this GPU is {_silicon(device)}"
+    return Found(kind="default", why=f"{what}; locked are {', '.join(sorted(section))}")
+
+
+def _of_device(file: Lockfile, label: str | None, asked: Asked, refusal: Refusal) -> Found | None:
+    """What one device of the file has for a call; None where it has nothing of this kernel."""
+    section = file.section(asked.kernel)
+    if label is None or label not in section:
+        return None
     keys = section[label]
     if asked.text in keys:
         return _served("exact", keys[asked.text], refusal)

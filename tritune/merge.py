@@ -48,7 +48,7 @@ def merge(base: Lock, ours: Lock, theirs: Lock) -> Merged:
     near = _three_way(dict(base.near), dict(ours.near), dict(theirs.near), _all_of_both)
     return Merged(
         lock=Lock(
-            devices=_devices(devices, base, (ours, theirs), {at.device for at in entries}),
+            devices=_devices(devices, base, (ours, theirs), _needed(devices, entries)),
             entries=sort_entries(entries.items()),
             near=tuple(sorted(near.items())),
         ),
@@ -100,6 +100,11 @@ def _entries(side: Lock, labels: Mapping[str, str]) -> dict[LockedKey, Entry]:
         # Two labels of one silicon in one file are one device; its first entry stands.
         entries.setdefault(replace(at, device=labels.get(at.device, at.device)), entry)
     return entries
+
+
+def _needed(devices: Iterable[DeviceIdentity], entries: Iterable[LockedKey]) -> set[str]:
+    """The labels that an entry is of, or that another device uses."""
+    return {at.device for at in entries} | {device.use for device in devices}
 
 
 def _devices(

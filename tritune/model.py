@@ -414,6 +414,10 @@ class DeviceIdentity:
     bus_bits: int
     memory_mhz: int
     names: tuple[str, ...] = ()
+    use: str = ""
+    """The device whose entries it runs where it has none of its own: somebody's decision."""
+    where: tuple[str, ...] = ()
+    """What has to hold of a call for that, as constraints."""
 
     def silicon(self) -> tuple[str, int | str, int, int, int, int]:
         """The facts that must be equal for two devices to be one."""
