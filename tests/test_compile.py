@@ -10,11 +10,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import triton
 from click.testing import CliRunner
 
 from tritune import limit, pipeline
 from tritune.cli import tritune
-from tritune.device import toolchain
+from tritune.device import toolchain, wheel
 from tritune.device.targets import find
 from tritune.errors import EnvironmentFaultError, SpecError
 from tritune.model import Reason
@@ -351,6 +352,17 @@ def test_a_folder_of_binaries_that_does_not_serve_says_why_field_by_field(projec
     assert fields[0] == "TRITON_DEFAULT_FP_FUSION is not set there, false here"
     assert fields[1].startswith(f"the source of `ops:add` is {source} there, ")
     assert len(fields) == 2
+
+
+@pytest.mark.parametrize(("value", "added"), [("0", " no-fp-fusion"), ("1", ""), (None, "")])
+def test_a_knob_that_changes_code_is_part_of_the_triton_that_evidence_names(
+    value, added, monkeypatch
+):
+    monkeypatch.delenv("TRITON_DEFAULT_FP_FUSION", raising=False)
+    if value is not None:
+        monkeypatch.setenv("TRITON_DEFAULT_FP_FUSION", value)
+
+    assert wheel.version() == triton.__version__ + added
 
 
 def source_in(folder: Path) -> str:

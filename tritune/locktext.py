@@ -73,12 +73,10 @@ def outline(text: str, path: str) -> Document:
     devices = reader.mapping(top.get("devices", {}), ("devices",))
     near = reader.mapping(top.get("near", {}), ("near",))
     kernels = reader.mapping(top.get("kernels", {}), ("kernels",))
-    for name, held in devices.items():
-        reader.used(devices, name, held)
     return Document(
         path=path,
         text=text,
-        devices=tuple(reader.device(name, devices[name]) for name in sorted(devices)),
+        devices=tuple(reader.device(name, devices) for name in sorted(devices)),
         near=tuple((name, reader.texts(near[name], ("near", name))) for name in sorted(near)),
         kernels=kernels,
     )
@@ -202,18 +200,14 @@ class _Reader:
             raise self.expected("a list of texts", value, at)
         return tuple(value)
 
-    def device(self, name: str, value: Any) -> DeviceIdentity:
+    def device(self, name: str, devices: Mapping[str, Any]) -> DeviceIdentity:
         at = ("devices", name)
-        fields = self.fields(value, at, _DEVICE)
+        fields = self.fields(devices[name], at, _DEVICE)
         names = self.texts(fields.pop("names", []), (*at, "names"))
         where = self.texts(fields.pop("where", []), (*at, "where"))
+        if (use := fields.get("use")) and (use == name or use not in devices):
+            raise self.expected("another device of this file", use, (*at, "use"))
         return DeviceIdentity(name=name, names=names, where=where, **fields)
-
-    def used(self, devices: Mapping[str, Any], name: str, held: Mapping[str, Any]) -> None:
-        """Refuse a device that is to use the entries of one that is not there."""
-        use = held.get("use", "")
-        if use and (use not in devices or use == name):
-            raise self.expected("another device of this file", use, ("devices", name, "use"))
 
     def entry(self, value: Any, at: jsonplaces.Path) -> Entry:
         found = self.parts(value, at)

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
-from tritune.device import answers, bench, canary, sampling, study, targets
+from tritune.device import answers, bench, canary, sampling, study, targets, wheel
 from tritune.device.guards import Canary
 from tritune.errors import EnvironmentFaultError
 from tritune.model import (
@@ -50,9 +50,7 @@ def _stateless() -> None:
 
 
 def _identify(_: None, index: int) -> tuple[DeviceIdentity, str]:
-    import triton
-
-    return bench.identify(index), str(triton.__version__)
+    return bench.identify(index), wheel.version()
 
 
 def _present(_: None) -> int:

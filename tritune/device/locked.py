@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tritune.device import lowering
+from tritune.device import lowering, wheel
 from tritune.load import Loaded, describe_all, load, load_all
 from tritune.model import (
     Candidate,
@@ -76,9 +76,7 @@ def own_cache(_: Desk | None = None) -> str:
 
 def describe(_: Desk, kernel: str | None, problem: str | None) -> tuple[str, list[KernelInfo]]:
     """Triton's version here, and the kernels of a sweep file."""
-    import triton
-
-    return triton.__version__, list(describe_all(load_all(kernel, problem)))
+    return wheel.version(), list(describe_all(load_all(kernel, problem)))
 
 
 def look(

@@ -34,6 +34,16 @@ def served(session: Session) -> tuple[tuple[str, str], ...]:
     )
 
 
+def version() -> str:
+    """Triton's version, with the knob of its environment that changes what it compiles."""
+    import triton
+
+    knobs = triton.knobs.language
+    forced = getattr(knobs, "force_disable_fp_fusion", False)  # since 3.9
+    fused = bool(knobs.default_fp_fusion) and not forced
+    return f"{triton.__version__}{'' if fused else ' no-fp-fusion'}"
+
+
 def _wheel() -> str:
     try:
         text = distribution("triton").read_text("WHEEL") or ""
