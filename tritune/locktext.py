@@ -269,6 +269,8 @@ def _required(kind: type) -> _Field:
 
 
 _NUMBER = _Field("a number", _is(int, float))
+_TEXT, _TEXTS = _Field("text", _is(str), False), _Field("a list of texts", _is(list), False)
+_FLAG = _Field("true or false", lambda value: isinstance(value, bool), required=False)
 _DEVICE = {
     "backend": _required(str),
     "arch": _Field("a number or text", _is(int, str)),
@@ -276,23 +278,18 @@ _DEVICE = {
     "shared_bytes": _required(int),
     "bus_bits": _required(int),
     "memory_mhz": _required(int),
-    "names": _Field("a list of texts", _is(list), required=False),
-    "use": _Field("text", _is(str), required=False),
-    "where": _Field("a list of texts", _is(list), required=False),
+    "names": _TEXTS,
+    "use": _TEXT,
+    "where": _TEXTS,
 }
 _EVIDENCE = {
     "us": _NUMBER,
-    "default_us": _Field("a number", _is(int, float), required=False),
-    "margin": _Field("a number", _is(int, float), required=False),
+    **dict.fromkeys(("default_us", "margin"), replace(_NUMBER, required=False)),
     "noise": _NUMBER,
-    "bits": _required(str),
-    "ir": _required(str),
-    "triton": _required(str),
-    "source": _Field("text", _is(str), required=False),
-    "space": _Field("text", _is(str), required=False),
-    "reach": _Field("text", _is(str), required=False),
-    "unsettled": _Field("true or false", lambda value: isinstance(value, bool), required=False),
-    "unmeasured": _Field("true or false", lambda value: isinstance(value, bool), required=False),
+    **dict.fromkeys(("bits", "ir", "triton"), _required(str)),
+    **dict.fromkeys(("source", "space", "reach"), _TEXT),
+    "unsettled": _FLAG,
+    "unmeasured": _FLAG,
 }
 _ENTRY = {"config": _required(dict), "evidence": _required(dict)}
 _ENTRY_KINDS = {"config": dict, "evidence": dict}
