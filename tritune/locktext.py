@@ -269,15 +269,13 @@ def _required(kind: type) -> _Field:
 
 
 _NUMBER = _Field("a number", _is(int, float))
-_TEXT, _TEXTS = _Field("text", _is(str), False), _Field("a list of texts", _is(list), False)
+_TEXT = _Field("text", _is(str), required=False)
+_TEXTS = _Field("a list of texts", _is(list), required=False)
 _FLAG = _Field("true or false", lambda value: isinstance(value, bool), required=False)
 _DEVICE = {
     "backend": _required(str),
     "arch": _Field("a number or text", _is(int, str)),
-    "sms": _required(int),
-    "shared_bytes": _required(int),
-    "bus_bits": _required(int),
-    "memory_mhz": _required(int),
+    **dict.fromkeys(("sms", "shared_bytes", "bus_bits", "memory_mhz"), _required(int)),
     "names": _TEXTS,
     "use": _TEXT,
     "where": _TEXTS,
