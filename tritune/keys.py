@@ -41,6 +41,8 @@ _TRITON = {
 _TENSORS = frozenset({"Tensor", "Parameter"})
 """torch's own classes; torch itself is not imported."""
 _PLAIN = frozenset({int, float, bool, type(None)})
+_HASHED = _PLAIN | {str}
+"""Classes of a key argument that is remembered as it is."""
 
 
 def text(contract: Contract, bound: Mapping[str, Any]) -> str:
@@ -55,7 +57,8 @@ def parts(contract: Contract, bound: Mapping[str, Any]) -> Iterator[tuple[str, s
     for name in contract.tensors:
         value = bound[name]
         if contract.like is not None or is_tensor(value):
-            yield name, _tensor(value, aligned=name in any_alignment)
+            known = _tensor(value, aligned=name in any_alignment)
+            yield name, known + (_layout_text(value) if contract.layout else "")
 
 
 def memo(contract: Contract, bound: Mapping[str, Any]) -> tuple[object, ...]:
@@ -63,11 +66,16 @@ def memo(contract: Contract, bound: Mapping[str, Any]) -> tuple[object, ...]:
     found: list[object] = []
     for name in contract.scalars:
         value = bound[name]
+        if hasattr(value, "data_ptr"):  # by what it is, not by which: a memo must not hold it
+            found.append(_facts(value))
+            continue
         # 1 == True == 1.0 in a dictionary, yet they are three texts.
         found.append(value if value.__class__ is int else (value.__class__, value))
     for name in contract.tensors:
         value = bound[name]
         found.append(_facts(value) if hasattr(value, "data_ptr") else _other(value))
+        if contract.layout:
+            found.append(_layout_text(value))
     return tuple(found)
 
 
@@ -79,6 +87,7 @@ class Quick:
         scalars = [places[name] for name in contract.scalars]
         self._tensors = tuple(places[name] for name in contract.tensors)
         self._last = max((*scalars, *self._tensors), default=-1)
+        self._layout = contract.layout
         # A getter of one name gives the value itself, of none it cannot be made.
         get = operator.itemgetter(*scalars, *scalars) if scalars else tuple
         self._scalars: Callable[[tuple[Any, ...]], tuple[Any, ...]] = get
@@ -88,10 +97,15 @@ class Quick:
         if len(args) <= self._last:
             return None
         scalars = self._scalars(args)
-        found: list[object] = [scalars, *map(type, scalars)]
+        types = [*map(type, scalars)]
+        if self._layout and not _HASHED.issuperset(types):
+            return None
+        found: list[object] = [scalars, *types]
         for place in self._tensors:
             value = args[place]
             if value.__class__.__name__ in _TENSORS:
+                if self._layout and not value.is_contiguous():
+                    return None
                 found += (value.dtype, value.data_ptr() % ALIGNMENT == 0)
             elif value.__class__ in _PLAIN:
                 found.append(value.__class__)
@@ -148,6 +162,24 @@ def _tensor(value: Any, *, aligned: bool) -> str:
     return dtype_name(base.dtype) + ("" if known else "(unaligned)")
 
 
+def _layout_text(value: Any) -> str:
+    """`(dim0)`: which dimension is the dense one; empty where it is the last, as mostly."""
+    base: Any = value if hasattr(value, "stride") else getattr(value, "base", None)
+    if not hasattr(base, "stride"):
+        return ""
+    dense = layout(base.shape, base.stride())
+    return "" if dense < 0 else f"(dim{dense})" if dense < len(base.shape) else "(strided)"
+
+
+def layout(shape: Sequence[int], strides: Sequence[int]) -> int:
+    """The dimension of stride 1: -1 for the last one, the number of all where there is none."""
+    long = [at for at in range(len(shape)) if shape[at] != 1]
+    if not long or strides[long[-1]] == 1:
+        return -1
+    dense = [at for at in long if strides[at] == 1]
+    return dense[0] if dense else len(shape)
+
+
 def _scalar(contract: Contract, name: str, value: Any) -> str:
     value = getattr(value, "value", value)  # a tl.constexpr, or a member of an enumeration
     if value is None:
@@ -162,6 +194,8 @@ def _scalar(contract: Contract, name: str, value: Any) -> str:
 
 
 def _thing(contract: Contract, name: str, value: Any) -> str:
+    if isinstance(value, tuple) and not is_tensor(value):
+        return "(" + ",".join(_scalar(contract, name, item) for item in value) + ")"
     if is_tensor(value):
         return _tensor(value, aligned=name in contract.function.any_alignment)
     if type(value).__name__ == "dtype":

@@ -14,10 +14,22 @@ from dataclasses import dataclass
 from typing import Any
 
 from tritune import contract, runtime
+from tritune.adopted import Adopted
 from tritune.device import fakes
 from tritune.errors import KernelError, TrituneError
 from tritune.load import Loaded
-from tritune.model import Candidate, Config, Launches, Problem, Reason, Rejected, Target, Work
+from tritune.model import (
+    KEY,
+    Candidate,
+    Config,
+    Launches,
+    Problem,
+    Reason,
+    Rejected,
+    Target,
+    Value,
+    Work,
+)
 
 SEED = 20
 """Every problem is made from this seed, so that its outputs have a digest worth comparing."""
@@ -32,6 +44,8 @@ class Captured:
     kwargs: dict[str, Any]
     grid: Any
     config: Mapping[str, Any]
+    given: Mapping[str, Any]
+    """What the op itself passes by name."""
 
     def launch(self) -> None:
         self.kernel.fn.run(*self.args, **self.kwargs, grid=self.grid, warmup=False)
@@ -65,6 +79,8 @@ def torch_values(problem: Problem) -> dict[str, Any]:
 
     values: dict[str, Any] = {}
     for name, value in problem.axes:
+        if name == KEY:
+            continue
         dtype = getattr(torch, value, None) if isinstance(value, str) else None
         values[name] = dtype if isinstance(dtype, torch.dtype) else value
     return values
@@ -96,10 +112,16 @@ def _place(function: Callable[..., Any]) -> str:
     return f"{code.co_filename}:{code.co_firstlineno}" if code else ""
 
 
+class PrunedError(Exception):
+    """The kernel's author leaves the config under trial out for what is launched here."""
+
+
 def capture(
-    kernel: Any, run: Callable[[], Any], config: Config, *, launch: bool = True
+    kernel: Any, run: Callable[[], Any], config: Config, *, launch: bool = True, key: str = ""
 ) -> tuple[Any, list[Captured]]:
     """Run an op with *config* forced: what it returned, and its launches of *kernel*.
+
+    With a *key* only the launches under it are meant; the others run as those of other kernels.
 
     Raises:
         ConflictError: a launch passes another value for a tunable than the one under trial.
@@ -108,25 +130,51 @@ def capture(
     captured: list[Captured] = []
 
     def intercepted(other: Any, args: Any, kwargs: Mapping[str, Any], grid: Any) -> None:
-        values = forced if other is kernel else other.serve(args, kwargs)
-        _refuse_conflict({**dict(zip(other.arg_names, args, strict=False)), **kwargs}, values)
-        by_position = other.arg_names[: len(args)]
-        named = {n: v for n, v in values.items() if v is not None and n not in by_position}
-        one = Captured(other, tuple(args), {**kwargs, **named}, grid, values)
-        if other is kernel:
-            captured.append(one)
-        if launch and all(one.grid_sizes()):
-            _run_hook(one)
-            one.launch()
+        meant = other is kernel and (not key or other.key_of(other.bind(args, kwargs)) == key)
+        tried = [forced] if meant else other.choices(args, kwargs)
+        for number, values in enumerate(tried, start=1):
+            one = _as_launched(other, args, kwargs, grid, values)
+            if meant:
+                captured.append(one)
+            if _launched(one, launch=launch, is_last=number == len(tried)):
+                break
 
     with runtime.forced(kernel, forced), runtime.intercept(intercepted):
         returned = run()
     return returned, captured
 
 
+def _as_launched(
+    kernel: Any, args: Any, kwargs: Mapping[str, Any], grid: Any, values: Mapping[str, Value]
+) -> Captured:
+    by_position = kernel.arg_names[: len(args)]
+    _refuse_conflict({**dict(zip(by_position, args, strict=True)), **kwargs}, values)
+    named = {n: v for n, v in values.items() if v is not None and n not in by_position}
+    return Captured(kernel, tuple(args), {**kwargs, **named}, grid, values, kwargs)
+
+
+def _launched(one: Captured, *, launch: bool, is_last: bool) -> bool:
+    """Launch, or only do what the host does before; false where another config may still fit."""
+    from triton.runtime.errors import OutOfResources
+
+    if isinstance(one.kernel, Adopted):
+        one.kernel.mark(one.config)
+    if not all(one.grid_sizes()):
+        return True
+    _run_hook(one)  # it may give a descriptor its blocks, which are part of what is compiled
+    try:
+        if launch:
+            one.launch()
+    except OutOfResources:
+        if is_last:
+            raise
+        return False
+    return True
+
+
 def _refuse_conflict(passed: Mapping[str, Any], values: Mapping[str, Any]) -> None:
     for name in values:
-        if name in passed and passed[name] != values[name]:
+        if name in passed and passed[name] != values[name] and values[name] is not None:
             raise ConflictError(
                 f"the op passes {name}={passed[name]} itself, and the sweep tunes {name}",
                 where=contract.call_site(),
@@ -165,6 +213,9 @@ def _facts(
                 raise
             except fakes.reads_values():
                 raise
+            except PrunedError:
+                why = "for the arguments that it is launched with"
+                found.append(Rejected(candidate=candidate, reason=Reason.PRUNED, detail=why))
             except Exception as error:  # noqa: BLE001  # the boundary: an op may raise anything
                 detail = f"{type(error).__name__}: {error}".splitlines()[0][:200]
                 rejected = Rejected(candidate=candidate, reason=Reason.LAUNCHES, detail=detail)
@@ -176,7 +227,9 @@ def _facts(
 
 
 def _launches(loaded: Loaded, made: Any, candidate: Candidate) -> tuple[Launches, str]:
-    _, captured = capture(loaded.kernel, made.run, candidate.config, launch=False)
+    under = candidate.problem.key
+    config = candidate.config
+    _, captured = capture(loaded.kernel, made.run, config, launch=False, key=under)
     keys = {one.kernel.key_of(one.named()) for one in captured}
     if len(keys) > 1:
         raise KernelError(
@@ -184,6 +237,8 @@ def _launches(loaded: Loaded, made: Any, candidate: Candidate) -> tuple[Launches
             + " · ".join(sorted(keys)),
             hint="make a problem of its own for each",
         )
+    if loaded.is_foreign and not all(map(_is_admitted, captured)):
+        raise PrunedError
     classes = [compile_key(one) for one in captured]
     dtypes = [key.split("'*")[1].split("'")[0] for key in classes if "'*" in key]
     return (
@@ -195,6 +250,10 @@ def _launches(loaded: Loaded, made: Any, candidate: Candidate) -> tuple[Launches
         ),
         dtypes[0] if dtypes else "",
     )
+
+
+def _is_admitted(one: Captured) -> bool:
+    return bool(one.kernel.admits(one.config, one.args, one.given))
 
 
 def compile_key(one: Captured) -> str:

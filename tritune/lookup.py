@@ -21,6 +21,8 @@ from tritune.model import Config, DeviceIdentity, Entry
 
 logger = logging.getLogger("tritune")
 
+DEFAULT = "it runs its default"
+
 Refusal = Callable[[Config], str]
 """Why a kernel cannot run a locked config; empty when it can."""
 
@@ -35,6 +37,8 @@ class Asked:
     near: str | None
     values: Mapping[str, object]
     """What a constraint may name beside the config."""
+    otherwise: str = DEFAULT
+    """What becomes of it where nothing is locked."""
 
     @property
     def text(self) -> str:

@@ -69,6 +69,11 @@ class Bench:
     prepared: dict[Config, Prepared] = field(default_factory=dict)
     canary: Any = None
 
+    @property
+    def under(self) -> str:
+        """The key whose launches are meant; empty for all of the kernel's."""
+        return "" if self.problem is None else self.problem.key
+
 
 def open_bench(
     kernel: str | None, problem: str | None, index: int, cache: str, timing: Timing
@@ -132,7 +137,9 @@ def run_once(bench: Bench, config: Config) -> tuple[tuple[Any, ...], list[Captur
 
     put_back(bench)
     with torch.device(bench.device), verify.poisoned():
-        returned, captured = launches.capture(bench.loaded.kernel, bench.made.run, config)
+        returned, captured = launches.capture(
+            bench.loaded.kernel, bench.made.run, config, key=bench.under
+        )
     synchronize(bench)
     return verify.tensors(returned), captured
 

@@ -31,18 +31,19 @@ def check(loaded: Loaded, candidate: Candidate) -> Verified | Rejected:
 
 
 def _check(loaded: Loaded, candidate: Candidate) -> Verified | Rejected:
+    under = candidate.problem.key
     with verify.poisoned():
         made = launches.make(loaded, candidate.problem, "cpu")
     reference = made.reference
     if reference is None:
         made_again = launches.make(loaded, candidate.problem, "cpu")
         default = Config.of(loaded.kernel.default)
-        returned, _ = launches.capture(loaded.kernel, made_again.run, default)
+        returned, _ = launches.capture(loaded.kernel, made_again.run, default, key=under)
         references = tuple(out.clone() for out in verify.tensors(returned))
     else:
         references = verify.tensors(reference())
     with verify.poisoned():
-        returned, _ = launches.capture(loaded.kernel, made.run, candidate.config)
+        returned, _ = launches.capture(loaded.kernel, made.run, candidate.config, key=under)
     outputs = verify.tensors(returned)
     found = verify.difference(outputs, references)
     if not found.error <= found.tolerance:

@@ -120,7 +120,8 @@ def compile_(
 def _captured(session: Session, candidate: Candidate) -> list[launches.Captured]:
     made = launches.make(session.loaded, candidate.problem, "cpu")
     kernel = session.loaded.kernel
-    return launches.capture(kernel, made.run, candidate.config, launch=False)[1]
+    under, config = candidate.problem.key, candidate.config
+    return launches.capture(kernel, made.run, config, launch=False, key=under)[1]
 
 
 def _each(

@@ -121,7 +121,7 @@ def _kernel_only(bench: Bench, config: Config) -> Prepared:
         torch.device(bench.device),
         watching(before) if not bench.repeatable else contextlib.nullcontext(),
     ):
-        _, captured = launches.capture(bench.loaded.kernel, bench.made.run, config)
+        _, captured = launches.capture(bench.loaded.kernel, bench.made.run, config, key=bench.under)
     for one in captured:
         _share_outputs(bench, one)
     hooks = [one.kernel.hook_of(one.config) for one in captured]

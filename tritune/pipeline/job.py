@@ -9,8 +9,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
-from tritune import expression, places, space, spec
+from tritune import expression, keyed, places, space, spec
 from tritune.device import targets
+from tritune.discover import discover
 from tritune.errors import SpecError, TrituneError
 from tritune.load import describe_all, load_all
 from tritune.model import KernelInfo, Problem, Step, Sweep, Target
@@ -128,12 +129,14 @@ def start(
         place = find(sweep, device=options.device, target=options.target, log=logs / "device.log")
     else:
         place = setting(named_target(sweep, options))
+    infos = launched(sweep, infos, place.target, logs / "load.log")
     jobs = []
     for info in infos:
         space.check_against(sweep, info)
+        own, notes = keyed.of_kernel(sweep, info)
         jobs.append(
             Job(
-                sweep=sweep if sweep.kernel else replace(sweep, kernel=info.name),
+                sweep=own,
                 options=options,
                 info=info,
                 setting=place,
@@ -143,6 +146,7 @@ def start(
                     journals=options.journal,
                 ),
                 observer=observer,
+                warnings=[*info.notes, *notes],
             )
         )
     return tuple(jobs)
@@ -177,10 +181,26 @@ def read(path: Path, options: SweepOptions) -> Sweep:
 
 
 def describe_kernels(sweep: Sweep, log: Path) -> tuple[KernelInfo, ...]:
+    """Those that the file names, or that are decorated; none where only the op can tell."""
+    return _asked(sweep, log, describe_all)
+
+
+def launched(
+    sweep: Sweep, infos: tuple[KernelInfo, ...], target: Target, log: Path
+) -> tuple[KernelInfo, ...]:
+    """The same, with kernels that nobody decorated found by running the op up to its launches."""
+    if infos and not any(info.foreign for info in infos):
+        return infos
+    return _asked(sweep, log, discover, (*sweep.problems, *sweep.smoke), target)
+
+
+def _asked(
+    sweep: Sweep, log: Path, question: Callable[..., tuple[KernelInfo, ...]], *args: object
+) -> tuple[KernelInfo, ...]:
     with Worker(
         load_all, sweep.kernel, sweep.problem, log=log, setup_limit_s=LOAD_LIMIT_S
     ) as worker:
-        answer = worker.call(describe_all, timeout_s=LOAD_LIMIT_S)
+        answer = worker.call(question, *args, timeout_s=LOAD_LIMIT_S)
     match answer:
         case Done(value):
             return value

@@ -1,0 +1,165 @@
+"""adopted: a kernel that nobody decorated -> one that runs what is locked, and else as before.
+
+A miss does what the kernel would have done without tritune: it goes to its own autotuner.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from triton.runtime.autotuner import Config as TritonConfig
+
+from tritune import foreign, lookup, silicon, switches, tuned
+from tritune.contract import Contract
+from tritune.dispatch import Kernel
+from tritune.errors import KernelError
+from tritune.model import DeviceIdentity, Value
+from tritune.tuned import Served, Tuning
+
+_through = threading.local()
+_announced: set[tuple[Path, str]] = set()
+
+
+@contextmanager
+def let_through(tuner: Any) -> Iterator[None]:
+    """In this thread, launches of *tuner* are Triton's own."""
+    before, _through.tuner = getattr(_through, "tuner", None), tuner
+    try:
+        yield
+    finally:
+        _through.tuner = before
+
+
+def is_let_through(tuner: Any) -> bool:
+    return getattr(_through, "tuner", None) is tuner
+
+
+class Adopted(Kernel):
+    """Stands behind a `triton.autotune` of somebody else's, whose source is as it was."""
+
+    otherwise = "Triton autotunes it"
+
+    def __init__(self, tuning: Tuning, contract: Contract, lockfile: Path) -> None:
+        self.stock = tuning.stock
+        super().__init__(tuning, contract, lockfile)
+        self.notes: dict[str, None] = dict.fromkeys(foreign.ignored(contract, tuning.key))
+        """What a reader should know of it, in order, each once."""
+
+    def run(self, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> Any:
+        """Launch with the config that is locked, or else as Triton would have."""
+        if switches.tracers and switches.is_tracing():
+            return None
+        if switches.interceptor is not None and not warmup:
+            return switches.interceptor(self, args, kwargs, grid)
+        served = None if self._passed(args, kwargs) else self._served(args, kwargs)
+        if served is None or served.kind == "default":
+            switches.count(self.name, "default")
+            with let_through(self.stock):
+                return self.stock.run(*args, grid=grid, warmup=warmup, **kwargs)
+        switches.count(self.name, served.kind)
+        self.mark(served.config)
+        return self._launch(served, args, {**kwargs, **served.live.all_kwargs()}, grid, warmup)
+
+    def mark(self, config: Mapping[str, Value]) -> None:
+        """Libraries read `best_config` after a launch, and size or launch other kernels by it."""
+        self.best_config = self.stock.best_config = self._live(config)
+
+    def choices(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[dict[str, Value]]:
+        """What is locked; else what its author would try, in that order."""
+        served = self._served(args, kwargs)
+        if served is not None and served.kind != "default":
+            return [dict(served.config)]
+        return self.admitted(args, kwargs)
+
+    def admitted(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[dict[str, Value]]:
+        """Those of its own configs that its author's prune function leaves for a launch.
+
+        The function gets the caller's split of arguments and a copy of the list, which it may
+        change as it likes. Where it fails, as those that ask a GPU do without one, all are left.
+        A performance model is not asked: everything is measured.
+        """
+        every = [dict(values) for values in self.tuning.values]
+        prune = vars(self.stock).get("early_config_prune")
+        if prune is None:
+            return every
+        copies = [tuned.copied(live) for live in self.tuning.configs]
+        named = dict(zip(self.arg_names, args, strict=False))
+        try:
+            kept = list(prune(copies, named, grid=None, warmup=False, **kwargs))
+        except Exception as error:  # noqa: BLE001  # somebody else's code raises anything
+            said = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+            self.notes[f"its early_config_prune fails, so all configs are tried ({said})"] = None
+            return every
+        return self._of_its_own(kept, every)
+
+    def admits(
+        self, config: Mapping[str, Value], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> bool:
+        """A config beyond its own list is who extends it to answer for."""
+        return config not in self.tuning.values or config in self.admitted(args, kwargs)
+
+    def _of_its_own(
+        self, kept: list[TritonConfig], every: list[dict[str, Value]]
+    ) -> list[dict[str, Value]]:
+        found = [values for live in kept if (values := self._values_of(live)) in every]
+        if len(found) < len(kept):
+            strange = len(kept) - len(found)
+            self.notes[
+                f"its early_config_prune makes {strange} configs that are not in its list: "
+                "they are not tried"
+            ] = None
+        return found or every
+
+    def _values_of(self, live: TritonConfig) -> dict[str, Value]:
+        if not {*live.kwargs} <= {*self.tunables}:
+            return {}
+        return tuned.values_of(live, self.tunables)
+
+    def _served(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Served | None:
+        try:
+            return self._quick_answer(args, kwargs)
+        except KernelError as error:  # an argument that is missing, or that no key can hold
+            if error.what not in self.notes:
+                self.notes[error.what] = None
+                lookup.logger.warning("%s: %s, so %s", self.name, error.what, self.otherwise)
+            return None
+
+    def _look_up(self, place: tuple[object, int], bound: Mapping[str, Any]) -> Served:
+        served = super()._look_up(place, bound)
+        device = silicon.identity(place)
+        if served.kind != "default" and device is not None:
+            self._announce(device)
+        return served
+
+    def _announce(self, device: DeviceIdentity) -> None:
+        """Say once a package how many of its kernels run what is locked."""
+        package = self.name.partition(":")[0].partition(".")[0]
+        if self._file is None or (self.lockfile, package) in _announced:
+            return
+        _announced.add((self.lockfile, package))
+        label = self._file.label(device) or device.name
+        named = self._file.document.kernels if self._file.document else {}
+        own = [name for name in named if name.partition(":")[0].partition(".")[0] == package]
+        count = sum(label in self._file.section(name) for name in own)
+        kernels = "1 kernel runs" if count == 1 else f"{count} kernels run"
+        lookup.logger.info("%s: %s what %s says for %s", package, kernels, self.lockfile, label)
+
+    def _for_inductor(self, bound: dict[str, Any]) -> TritonConfig | None:
+        try:
+            served = self._answer(bound)
+        except KernelError:
+            return None
+        switches.count(self.name, served.kind)
+        return None if served.kind == "default" else served.live
+
+    def _passed(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Value]:
+        """What the caller passes of a config, which is Triton's to refuse."""
+        if len(args) <= self._plain_args and self._tunable.isdisjoint(kwargs):
+            return {}
+        by_position = self.arg_names[: len(args)]
+        named = {**dict(zip(by_position, args, strict=True)), **kwargs}
+        return {name: named[name] for name in self.tunables if name in named}

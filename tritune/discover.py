@@ -1,0 +1,88 @@
+"""discover: an op and its problems -> the kernels under `triton.autotune` that it launches.
+
+Runs in a worker, with no GPU: the op goes as far as its launches. What is found is described as
+a kernel that somebody decorated is, with the keys that each problem launches it under.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tritune import launches, load, runtime
+from tritune.adopted import Adopted
+from tritune.device import fakes
+from tritune.device.stages import StandIn, gpu_target
+from tritune.errors import KernelError
+from tritune.load import Loaded
+from tritune.model import KernelInfo, Problem, Target
+
+
+@dataclass
+class _Found:
+    """One kernel: where the op launched it, and under what."""
+
+    kernel: Any
+    keys: dict[Problem, dict[str, None]] = field(default_factory=dict)
+
+
+def discover(
+    loaded: tuple[Loaded, ...], problems: Sequence[Problem], target: Target
+) -> tuple[KernelInfo, ...]:
+    """The kernels that nobody decorated among *loaded*; all of the op's, where none is named.
+
+    Raises:
+        KernelError: there is nothing to tune.
+    """
+    import triton
+
+    triton.runtime.driver.set_active(StandIn(gpu_target(target)))
+    [one] = loaded
+    found: dict[str, _Found] = {}
+    for problem in problems:
+        _watch(one, problem, target, found)
+    wanted = [each for each in found.values() if one.kernel in (None, each.kernel)]
+    if not wanted:
+        raise load.no_kernel(one.problem) if one.kernel is None else _not_launched(one)
+    infos = [_described(one, each) for each in wanted]
+    return tuple(sorted(infos, key=lambda info: info.name))
+
+
+def _watch(one: Loaded, problem: Problem, target: Target, found: dict[str, _Found]) -> None:
+    for values in (False, True):
+        seen: list[tuple[Any, str]] = []
+        with fakes.world(target, values=values):
+            try:
+                run = launches.make(one, problem, "cpu").run
+                _launches(run, seen)
+            except fakes.reads_values():
+                continue
+        for kernel, key in seen:
+            each = found.setdefault(kernel.name, _Found(kernel))
+            each.keys.setdefault(problem, {})[key] = None
+        return
+
+
+def _launches(run: Callable[[], Any], seen: list[tuple[Any, str]]) -> None:
+    def noted(kernel: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], grid: Any) -> None:
+        del grid
+        if isinstance(kernel, Adopted):
+            kernel.mark(kernel.choices(args, kwargs)[0])
+            seen.append((kernel, kernel.key_of(kernel.bind(args, kwargs))))
+
+    with runtime.intercept(noted):
+        run()
+
+
+def _described(one: Loaded, each: _Found) -> KernelInfo:
+    keys = tuple((problem, tuple(under)) for problem, under in each.keys.items())
+    return replace(load.describe(Loaded(each.kernel, one.problem)), keys=keys)
+
+
+def _not_launched(one: Loaded) -> KernelError:
+    return KernelError(
+        f"the op launches no `{one.kernel.name}`, on any problem",
+        where=load.describe(one).problem,
+        hint="leave `kernel:` out to tune every autotuned kernel that it does launch",
+    )
