@@ -188,7 +188,7 @@ def _scalar(contract: Contract, name: str, value: Any) -> str:
         return value if value.replace(".", "_").isidentifier() else json.dumps(value)
     if isinstance(value, (bool, float)):
         return str(value)
-    if hasattr(value, "__index__"):  # int, numpy's integers, torch.SymInt
+    if hasattr(value, "__index__") and not is_tensor(value):  # int, numpy's integers, torch.SymInt
         return str(operator.index(value))
     return _thing(contract, name, value)
 

@@ -51,7 +51,9 @@ def load_all(kernel: str | None, problem: str | None) -> tuple[Loaded, ...]:
     """All that are to be tuned. With a *problem*, *kernel* may also be the name of one of its."""
     if problem is None:
         found = _kernel(kernel or "")
-        return (Loaded(found, found.problem or _no_problem(found)),)
+        function = found.problem or _no_problem(found)
+        adopt.begin(adopt.Scope(_lockfile(function)))  # its op may launch others besides
+        return (Loaded(found, function),)
     function = _problem(problem)
     adopt.begin(adopt.Scope(_lockfile(function)))
     marked = _marked(function)
