@@ -23,6 +23,7 @@ COMPOSERS = ("pipeline", "cli")
 DRIVERS = (
     "device",
     "launches",
+    "intercept",
     "load",
     "verify",
     "dispatch",

@@ -64,6 +64,8 @@ def begin(scope: Scope) -> None:
     """Route the launches of every autotuner, those to come included."""
     global _scope  # noqa: PLW0603  # one for the process, as the classes that it patches
     with _making:
+        if scope == _scope:
+            return
         end()
         for kind in (Autotuner, *_below(Autotuner)):
             _route(kind)

@@ -16,7 +16,10 @@ from tritune.device import fakes
 from tritune.device.stages import StandIn, gpu_target
 from tritune.errors import KernelError
 from tritune.load import Loaded
-from tritune.model import KernelInfo, Problem, Target
+from tritune.model import Config, KernelInfo, Problem, Target, Value
+
+_Launch = tuple[Any, str, list[dict[str, Value]]]
+"""A kernel, the key, and the configs that its author lets the launch run."""
 
 
 @dataclass
@@ -25,6 +28,8 @@ class _Found:
 
     kernel: Any
     keys: dict[Problem, dict[str, None]] = field(default_factory=dict)
+    admitted: list[dict[str, Value]] = field(default_factory=list)
+    """The configs that its author lets every launch run."""
 
 
 def discover(
@@ -51,25 +56,27 @@ def discover(
 
 def _watch(one: Loaded, problem: Problem, target: Target, found: dict[str, _Found]) -> None:
     for values in (False, True):
-        seen: list[tuple[Any, str]] = []
+        seen: list[_Launch] = []
         with fakes.world(target, values=values):
             try:
                 run = launches.make(one, problem, "cpu").run
                 _launches(run, seen)
             except fakes.reads_values():
                 continue
-        for kernel, key in seen:
-            each = found.setdefault(kernel.name, _Found(kernel))
+        for kernel, key, admitted in seen:
+            each = found.setdefault(kernel.name, _Found(kernel, admitted=admitted))
+            each.admitted = [config for config in each.admitted if config in admitted]
             each.keys.setdefault(problem, {})[key] = None
         return
 
 
-def _launches(run: Callable[[], Any], seen: list[tuple[Any, str]]) -> None:
+def _launches(run: Callable[[], Any], seen: list[_Launch]) -> None:
     def noted(kernel: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], grid: Any) -> None:
         del grid
         if isinstance(kernel, Adopted):
-            kernel.mark(kernel.choices(args, kwargs)[0])
-            seen.append((kernel, kernel.key_of(kernel.bind(args, kwargs))))
+            admitted = kernel.admitted(args, kwargs)
+            kernel.mark(admitted[0])
+            seen.append((kernel, kernel.key_of(kernel.bind(args, kwargs)), admitted))
 
     with runtime.intercept(noted):
         run()
@@ -77,7 +84,11 @@ def _launches(run: Callable[[], Any], seen: list[tuple[Any, str]]) -> None:
 
 def _described(one: Loaded, each: _Found) -> KernelInfo:
     keys = tuple((problem, tuple(under)) for problem, under in each.keys.items())
-    return replace(load.describe(Loaded(each.kernel, one.problem)), keys=keys)
+    info = load.describe(Loaded(each.kernel, one.problem))
+    if not each.admitted:
+        note = "no config is one that its prune function leaves for every problem"
+        return replace(info, keys=keys, notes=(*info.notes, note))
+    return replace(info, keys=keys, default=Config.of(each.admitted[0]))
 
 
 def _not_launched(one: Loaded) -> KernelError:

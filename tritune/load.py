@@ -125,13 +125,19 @@ def _kernel(reference: str) -> Any:
         raise KernelError(
             f"`{name}` is a Triton kernel without its tritune line",
             where=where,
-            hint=f"write above its decorators\n    import tritune\n    {_decorator(found)}",
+            hint=f"write above its decorators\n    import tritune\n    {_decorator(found)}"
+            + _or_problem(found),
         )
     raise KernelError(
         f"`{name}` is {_kind(found)}, not a kernel",
         where=where,
         hint=_these("tunable kernels", module, is_kernel),
     )
+
+
+def _or_problem(found: Any) -> str:
+    other = "\nor name a function that makes its problems: `problem: FILE.py:FUNCTION`"
+    return other if adopt.inside(found) is not None else ""
 
 
 def _decorator(found: Any) -> str:

@@ -98,7 +98,8 @@ class Problem:
         return Problem((*self.axes, (KEY, key)))
 
     def __str__(self) -> str:
-        return " ".join(f"{name}={_show(value)}" for name, value in self.axes)
+        axes = " ".join(f"{name}={_show(value)}" for name, value in self.axes if name != KEY)
+        return f"{axes} under `{self.key}`" if self.key else axes
 
     def as_dict(self) -> dict[str, Value]:
         return dict(self.axes)

@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from tritune import launches, silicon, verify
+from tritune import intercept, launches, silicon, verify
 from tritune.device.lowering import brief
 from tritune.errors import EnvironmentFaultError, TrituneError
-from tritune.launches import Captured
+from tritune.intercept import Captured
 from tritune.load import Loaded, load
 from tritune.model import (
     VARIES,
@@ -137,7 +137,7 @@ def run_once(bench: Bench, config: Config) -> tuple[tuple[Any, ...], list[Captur
 
     put_back(bench)
     with torch.device(bench.device), verify.poisoned():
-        returned, captured = launches.capture(
+        returned, captured = intercept.capture(
             bench.loaded.kernel, bench.made.run, config, key=bench.under
         )
     synchronize(bench)

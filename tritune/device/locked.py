@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tritune.device import lowering
+from tritune.discover import discover
 from tritune.load import Loaded, describe_all, load, load_all
 from tritune.model import (
     Candidate,
@@ -58,11 +59,17 @@ def open_desk(cache: str) -> Desk:
     return Desk(cache=cache)
 
 
-def describe(_: Desk, kernel: str | None, problem: str | None) -> tuple[str, list[KernelInfo]]:
+def describe(
+    _: Desk, reference: Reference, problems: Sequence[Problem], target: Target
+) -> tuple[str, list[KernelInfo]]:
     """Triton's version here, and the kernels of a sweep file."""
     import triton
 
-    return triton.__version__, list(describe_all(load_all(kernel, problem)))
+    loaded = load_all(*reference)
+    infos = describe_all(loaded)
+    if not infos or any(info.foreign for info in infos):
+        infos = discover(loaded, problems, target)
+    return triton.__version__, list(infos)
 
 
 def look(

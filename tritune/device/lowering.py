@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from tritune import launches
+from tritune import intercept, launches
 from tritune.device import fakes, resources, stages
 from tritune.device.stages import StandIn, Stopped, Watch, gpu_target
 from tritune.errors import TrituneError
@@ -117,15 +117,15 @@ def compile_(
     return _told(lambda: _compile(session, candidate, key, ir, also))
 
 
-def _captured(session: Session, candidate: Candidate) -> list[launches.Captured]:
+def _captured(session: Session, candidate: Candidate) -> list[intercept.Captured]:
     made = launches.make(session.loaded, candidate.problem, "cpu")
     kernel = session.loaded.kernel
     under, config = candidate.problem.key, candidate.config
-    return launches.capture(kernel, made.run, config, launch=False, key=under)[1]
+    return intercept.capture(kernel, made.run, config, launch=False, key=under)[1]
 
 
 def _each(
-    session: Session, candidate: Candidate, visit: Callable[[launches.Captured], None]
+    session: Session, candidate: Candidate, visit: Callable[[intercept.Captured], None]
 ) -> None:
     for values in (False, True):
         with fakes.world(session.target, values=values):
@@ -142,7 +142,7 @@ def _lower(session: Session, candidate: Candidate) -> Lowered:
     started = time.perf_counter()
     stops: list[Stopped] = []
 
-    def visit(one: launches.Captured) -> None:
+    def visit(one: intercept.Captured) -> None:
         try:
             one.warmup()
         except Stopped as stop:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tritune.device.bench import Bench, guarded, names, run_once, synchronize
-from tritune.launches import Captured
+from tritune.intercept import Captured
 from tritune.model import Candidate, Config, Rejected
 
 

@@ -1,0 +1,294 @@
+"""Kernels of a package that knows nothing of tritune, swept and compiled with no GPU."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from others import PACKAGE, project
+from tritune import lock
+from tritune.device import targets
+from tritune.model import Config, Evidence, Lock, Winner
+from tritune.pipeline.job import SweepOptions, start
+from tritune.setting import Setting
+
+pytestmark = pytest.mark.lowering
+
+ROOT = Path(__file__).parents[1]
+H200 = targets.find("H200")
+SCALE = """\
+problem: problems.py:scale_problem
+targets: [H200]
+shapes: [{M: 64, N: [256, 1024]}]
+smoke: [{M: 3, N: [256, 600]}]
+"""
+TOTAL = """\
+problem: problems.py:total_problem
+targets: [H200]
+shapes: [{n: 1000}]
+"""
+SERVED = """\
+import sys, tritune
+assert "triton" not in sys.modules
+import logging; logging.basicConfig(level=logging.INFO, format="%(message)s")
+import torch, types, triton, theirs
+facts = dict(multiprocessor_count=132, max_shared_mem=232448, mem_bus_width=BITS,
+             mem_clock_rate=MHZ * 1000)
+class Driver:
+    utils = types.SimpleNamespace(get_device_properties=lambda index: facts)
+    def get_current_device(self): return 0
+    def get_current_target(self): return types.SimpleNamespace(backend="cuda", arch=90)
+triton.runtime.driver.set_active(Driver())
+print(theirs.total(torch.ones(1000)).item(), theirs.total_kernel.best_config.kwargs)
+"""
+
+
+def python(*args: object, at: Path, **env: str) -> subprocess.CompletedProcess[str]:
+    """Run Python where the package of the others is installed."""
+    folder = at.parents[1]
+    return subprocess.run(
+        [sys.executable, *map(str, args)],
+        cwd=at.parent,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join((str(ROOT), str(folder / "site"))),
+            "TRITUNE_CACHE_DIR": str(folder / "cache"),
+            "COLUMNS": "200",
+            **env,
+        },
+    )
+
+
+def tritune(command: str, at: Path, *args: object) -> subprocess.CompletedProcess[str]:
+    return python("-m", "tritune", command, at.name, *args, at=at)
+
+
+def refused(at: Path) -> str:
+    """The error, however it is broken into lines."""
+    said = tritune("compile", at)
+    assert said.returncode == 2, said.stderr
+    return " ".join(said.stderr[said.stderr.index("error:") :].split())
+
+
+class Silent:
+    """An observer of a sweep that nobody watches."""
+
+    def stage(self, name, total): ...
+    def advance(self, text=""): ...
+    def say(self, text): ...
+
+
+@pytest.fixture
+def jobs(tmp_path, monkeypatch):
+    """The jobs of a sweep file of the project."""
+    monkeypatch.setenv("TRITUNE_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site"))
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+
+    def made(sweep: str):
+        path = project(tmp_path, sweep)
+        return start(path, SweepOptions(), Silent(), setting=lambda chip: Setting(target=chip))
+
+    return made
+
+
+def locked(job, **config) -> Path:
+    """A lockfile of one entry of *job*, as if it had been swept on an H200."""
+    winner = Winner(
+        kernel=job.info.name,
+        key=job.info.keys[0][1][0],
+        problem=job.sweep.problems[0],
+        config=Config.of(job.info.default.as_dict() | config),
+        evidence=Evidence(
+            us=1.0,
+            default_us=2.0,
+            margin=0.1,
+            noise=0.0,
+            bits="",
+            ir="",
+            triton="",
+            source="0" * 12,
+        ),
+    )
+    path = Path(job.info.lockfile)
+    lock.write(path, lock.merge_winners(Lock(), targets.identity(H200), [winner]))
+    return path
+
+
+# --- what is found ------------------------------------------------------------------------
+
+
+def test_a_sweep_of_an_op_finds_its_forward_and_its_backward_kernel_and_verifies_both(tmp_path):
+    at = project(tmp_path, SCALE)
+
+    said = tritune("sweep", at)
+
+    assert said.returncode == 0, said.stderr
+    assert "theirs:scale_forward from" in said.stdout
+    assert "theirs:scale_backward from" in said.stdout
+    assert "6 results right, 0 wrong" in said.stdout  # 3 blocks on 2 problems
+    assert "5 results right, 0 wrong" in said.stdout  # BLOCK=512 at N=256 is pruned
+    assert "12 of 12 distinct binaries for H200" in said.stdout
+    assert "5 of 5 distinct binaries for H200" in said.stdout
+    assert "1 its own prune function leaves it out" in said.stdout
+    assert (tmp_path / "site/theirs.py").read_text() == PACKAGE
+
+
+def test_a_wrong_config_of_somebody_elses_kernel_is_found_in_the_interpreter(tmp_path):
+    at = project(tmp_path, SCALE, **{"tl.store(DA + column, da)": "tl.store(DA, da)"})
+
+    said = tritune("sweep", at)
+
+    # What has one block a row is right; 600 columns are 2 blocks of 512.
+    assert "1 results right, 4 wrong" in said.stdout
+
+
+def test_winners_go_beside_the_problem_and_never_into_the_package(jobs, tmp_path):
+    backward, forward = jobs(SCALE)
+
+    assert (backward.info.name, forward.info.name) == (
+        "theirs:scale_backward",
+        "theirs:scale_forward",
+    )
+    assert forward.info.lockfile == str(tmp_path / "mine/tritune.lock")
+    assert backward.info.lockfile == forward.info.lockfile
+    assert forward.info.default == Config.of({"BLOCK": 128, "num_warps": 4, "num_stages": 3})
+
+
+def test_a_key_has_what_outer_heuristics_compute_and_the_dtypes(jobs):
+    backward, forward = jobs(SCALE)
+
+    assert [keys for _, keys in backward.info.keys][:2] == [
+        ("N=256 WIDE=False DY=f32 X=f32 DX=f32 DA=f32 alpha=f32",),
+        ("N=1024 WIDE=True DY=f32 X=f32 DX=f32 DA=f32 alpha=f32",),
+    ]
+    assert [keys for _, keys in forward.info.keys][:2] == [
+        ("N=256 X=f32 Y=f32 alpha=f32",),
+        ("N=1024 X=f32 Y=f32 alpha=f32",),
+    ]
+
+
+def test_an_op_that_launches_a_kernel_under_two_keys_has_a_winner_for_each(jobs, tmp_path):
+    [job] = jobs(TOTAL.replace("total_problem", "totals_problem"))
+
+    said = tritune("compile", tmp_path / "mine/sweep.yaml", "--json")
+
+    assert list(map(str, job.sweep.problems)) == [
+        "n=1000 under `n=1000 x=f32 out=f32`",
+        "n=1000 under `n=500 x=f32 out=f32`",
+    ]
+    assert said.returncode == 0, said.stderr
+    for key in ("n=1000 x=f32 out=f32", "n=500 x=f32 out=f32"):
+        assert f'"key": "{key}"' in json.dumps(json.loads(said.stdout))
+
+
+def test_two_problems_that_are_one_to_the_kernel_are_tuned_on_the_first_and_it_is_said(jobs):
+    _, forward = jobs(SCALE.replace("M: 64", "M: [64, 128]"))
+
+    assert list(map(str, forward.sweep.problems)) == ["M=64 N=256", "M=64 N=1024"]
+    assert [warning.partition(" are both ")[0] for warning in forward.warnings] == [
+        "`M=128 N=256` and `M=64 N=256`",
+        "`M=128 N=1024` and `M=64 N=1024`",
+    ]
+    assert forward.warnings[0].endswith(
+        "are both `N=256 X=f32 Y=f32 alpha=f32` to the kernel: tuned on the latter"
+    )
+
+
+def test_one_kernel_of_an_op_may_be_named(jobs):
+    [job] = jobs(f"kernel: theirs:scale_backward\n{SCALE}")
+
+    assert job.info.name == "theirs:scale_backward"
+
+
+# --- what is refused ----------------------------------------------------------------------
+
+
+def test_a_kernel_without_a_problem_is_told_how_to_get_one(tmp_path):
+    named = SCALE.replace("problem: problems.py:scale_problem", "kernel: theirs:total_kernel")
+    at = project(tmp_path, named)
+
+    assert refused(at) == (
+        f"error: {tmp_path / 'site/theirs.py'}: `total_kernel` is a Triton kernel without its "
+        "tritune line hint: write above its decorators import tritune @tritune.kernel "
+        "or name a function that makes its problems: `problem: FILE.py:FUNCTION`"
+    )
+
+
+def test_an_op_that_launches_nothing_autotuned_is_an_error(tmp_path):
+    at = project(tmp_path, TOTAL.replace("total_problem", "nothing_problem"))
+
+    assert "`nothing_problem` is not the problem of any tunable kernel" in refused(at)
+
+
+def test_a_named_kernel_that_the_op_does_not_launch_is_an_error(tmp_path):
+    at = project(tmp_path, f"kernel: theirs:total_kernel\n{SCALE}")
+
+    assert refused(at) == (
+        f"error: {tmp_path / 'mine/problems.py'}:scale_problem: the op launches no "
+        "`theirs:total_kernel`, on any problem "
+        "hint: leave `kernel:` out to tune every autotuned kernel that it does launch"
+    )
+
+
+def test_a_space_beyond_the_authors_list_needs_constraints(tmp_path):
+    at = project(tmp_path, f"{TOTAL}space: {{B: [64, 128, 256]}}\n")
+
+    assert refused(at) == (
+        "error: sweep.yaml:4:1: space: nothing says which configs are valid beyond the 2 of its "
+        "author hint: add `constraints:` that say it, or leave `space:` out to try the author's "
+        "own list"
+    )
+
+
+def test_with_constraints_a_space_may_go_beyond_it_and_the_hook_that_all_share_is_kept(tmp_path):
+    more = "space: {B: [64, 128, 256]}\nconstraints: [B <= n]\nsmoke: [{n: 1000}]\n"
+    at = project(tmp_path, TOTAL + more)
+
+    said = tritune("sweep", at)
+
+    assert said.returncode == 0, said.stderr
+    assert "3 results right, 0 wrong" in said.stdout
+
+
+def test_a_meta_parameter_that_the_op_passes_itself_is_told_with_both_places(tmp_path):
+    passed = TOTAL.replace("total_problem", "passed_problem")
+    at = project(tmp_path, f"{passed}space: {{B: [64, 128]}}\nconstraints: [B <= n]\n")
+
+    assert refused(at).endswith(
+        "the op passes B=64 itself, and the sweep tunes B hint: leave B out of the launch, or out "
+        "of `space:` and `default=` (sweep.yaml:4:9: space.B)"
+    )
+
+
+# --- what is locked -----------------------------------------------------------------------
+
+
+def test_check_says_which_entries_of_somebody_elses_kernels_are_stale(tmp_path, jobs):
+    [job] = jobs(TOTAL)
+    locked(job)
+
+    said = tritune("check", tmp_path / "mine/sweep.yaml")
+
+    assert said.returncode == 1, said.stderr
+    assert "stale: total_kernel on H200" in said.stdout
+    assert "the kernel's code changed" in said.stdout
+
+
+def test_a_lockfile_in_the_environment_is_served_with_one_import(tmp_path, jobs):
+    [job] = jobs(TOTAL)
+    path = locked(job, B=128)
+    code = SERVED.replace("BITS", str(H200.bus_bits)).replace("MHZ", str(H200.memory_mhz))
+
+    said = python("-c", code, at=path, TRITON_INTERPRET="1", TRITUNE_LOCKFILE=str(path))
+
+    assert said.stdout == "1000.0 {'B': 128}\n", said.stderr
+    assert f"theirs: 1 kernel runs what {path} says for H200" in said.stderr
