@@ -187,7 +187,7 @@ def test_an_op_that_launches_a_kernel_under_two_keys_has_a_winner_for_each(jobs,
     ]
     assert said.returncode == 0, said.stderr
     for key in ("n=1000 x=f32 out=f32", "n=500 x=f32 out=f32"):
-        assert f'"key": "{key}"' in json.dumps(json.loads(said.stdout))
+        assert f'"@key": "{key}"' in json.dumps(json.loads(said.stdout))
 
 
 def test_two_problems_that_are_one_to_the_kernel_are_tuned_on_the_first_and_it_is_said(jobs):
