@@ -71,7 +71,7 @@ class Scale(torch.autograd.Function):
     def backward(ctx, dy):
         x, alpha = ctx.saved_tensors
         M, N = x.shape
-        dx, da = torch.empty_like(x), torch.zeros(triton.cdiv(N, 128))
+        dx, da = torch.empty_like(x), torch.zeros(triton.cdiv(N, 128), device=x.device)
         scale_backward[lambda meta: (triton.cdiv(N, meta["BLOCK"]),)](
             DY=dy, X=x, DX=dx, DA=da, alpha=alpha, M=M, N=N
         )
@@ -92,7 +92,7 @@ def total_kernel(x, out, n, B: tl.constexpr):
 
 
 def total(x):
-    out, n = torch.empty(1), x.numel()
+    out, n = torch.empty(1, device=x.device), x.numel()
     total_kernel[lambda meta: (triton.cdiv(n, meta["B"]),)](x, out, n)
     return out
 
