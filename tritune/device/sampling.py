@@ -136,7 +136,8 @@ def _kernel_only(bench: Bench, config: Config) -> Prepared:
 
     written = [
         (tensor, content)
-        for _, found in before
+        for launch, found in before
+        if any(launch is one for one in captured)  # else it is what this kernel reads
         for _, tensor, content in found
         if not same_bits(tensor, content)
     ]
