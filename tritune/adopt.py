@@ -226,6 +226,8 @@ def _routed(own: Callable[..., Any]) -> Callable[..., Any]:
 def _prune_of(tuner: Any) -> Any:
     """What torch.compile asks for the configs of a kernel: the locked one alone."""
     own = vars(tuner).get(PRUNE)
+    if "base_fn" not in vars(tuner):  # it is being made
+        return own
     if isinstance(tuner, Kernel) or adopted.is_let_through(tuner):
         return own
     if _scope is None or _scope.locked is None:

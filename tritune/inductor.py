@@ -21,6 +21,8 @@ Answer = Callable[[dict[str, Any]], Any]
 """The arguments of a call by name -> the live Config; None where nothing is locked."""
 
 _kernels: dict[int, tuple[Answer, tuple[str, ...], tuple[str, ...], SimpleNamespace]] = {}
+_listed: dict[int, tuple[Any, ...]] = {}
+"""The configs of kernels that nobody decorated: theirs are told by their place in that list."""
 _numbers = itertools.count()
 
 
@@ -54,6 +56,8 @@ def pruner(
     number, holder = next(_numbers), SimpleNamespace()
     scalars, tensors, layout = contract.scalars, contract.tensors, contract.layout
     _kernels[number] = (answer, scalars, tensors, holder)
+    if layout and stock is not None:
+        _listed[number] = tuple(stock.configs)
 
     def early_config_prune(configs: Any, named: Any, **kwargs: Any) -> Any:
         bound = {**defaults, **named, **kwargs}
@@ -63,6 +67,8 @@ def pruner(
         name = locked_name(number, values, dtypes, dense)
         if not name:
             return configs if own is None else own(configs, named, **kwargs)
+        if name.isdigit():  # with what Dynamo has put into it: the results of heuristics
+            return [configs[int(name)]]
         return [getattr(holder, name)]
 
     return early_config_prune
@@ -93,7 +99,7 @@ def locked_name(
 ) -> str:
     """The attribute of the kernel's holder at which the config for these values is.
 
-    Empty where nothing is locked for them.
+    A number is its place in the kernel's own list; empty where nothing is locked for them.
     """
     answer, scalars, tensors, holder = _kernels[number]
     layouts = dense or ((-1, 0),) * len(dtypes)
@@ -106,6 +112,9 @@ def locked_name(
     )
     if live is None:
         return ""
+    for place, one in enumerate(_listed.get(number, ())):
+        if one.all_kwargs() == live.all_kwargs():
+            return str(place)
     for name, known in vars(holder).items():
         if known is live:
             return name
