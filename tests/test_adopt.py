@@ -473,6 +473,52 @@ def test_a_prune_function_gets_a_copy_and_the_callers_split_of_arguments(sweepin
     assert [live.kwargs["B"] for live in kernel.configs] == [16, 32, 64]
 
 
+def made_by_prune():
+    """A kernel whose prune function makes configs, with a name and a hook that no other has."""
+
+    def prune(listed, named, **kwargs):
+        if kwargs["n"] < 4:
+            return listed[:1]
+        return [triton.Config({"B": 128, "DEPTH": 2}, num_warps=8, pre_hook=zeroed)]
+
+    @triton.jit
+    def makes(x, y, n, B: tl.constexpr, DEPTH: tl.constexpr = 1):
+        tl.atomic_add(y, B * DEPTH)
+
+    return triton.autotune(
+        configs(16), key=["n"], do_bench=timed, prune_configs_by={"early_config_prune": prune}
+    )(makes)
+
+
+MADE = f"{HERE}:made_by_prune.<locals>.makes"
+
+
+def test_configs_that_a_prune_function_makes_are_tried_with_their_hooks(sweeping):
+    behind = sweeping(made_by_prune())
+    named = {"x": torch.zeros(8), "y": torch.zeros(1, dtype=torch.int32)}
+    made = config(128, warps=8, DEPTH=2)
+
+    assert behind.admitted((), {**named, "n": 8}) == [made]
+    assert behind.admitted((), {**named, "n": 2}) == [config(16, DEPTH=None)]
+    assert behind.hook_of(made) is zeroed
+    assert not behind.admits(made, (), {**named, "n": 2})
+    assert not behind.admits(config(64, DEPTH=None), (), {**named, "n": 2})
+
+
+def test_a_config_that_a_prune_function_makes_is_served_with_its_hook(tmp_path, benchmarks):
+    kernel = made_by_prune()
+    entry = config(128, warps=8, DEPTH=2)
+    installed(tmp_path, {"n=8 x=f32 y=i32": entry}, kernel=MADE)
+    y = torch.full((1,), 7, dtype=torch.int32)
+
+    for _ in range(2):
+        kernel[(1,)](torch.zeros(8), y, n=8)
+        assert y.item() == 256
+
+    assert benchmarks() == 0
+    assert kernel.best_config.pre_hook is zeroed
+
+
 def test_where_the_prune_function_fails_every_config_is_tried_and_it_is_said(sweeping):
     def prune(listed, named, **kwargs):
         raise RuntimeError("0 active drivers")

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import triton
 
 from others import PACKAGE, project
 from tritune import lock
@@ -31,6 +32,42 @@ TOTAL = """\
 problem: problems.py:total_problem
 targets: [H200]
 shapes: [{n: 1000}]
+"""
+TRACED = """\
+import sys, types
+import torch.utils._triton
+torch.utils._triton.has_triton = lambda *_: True
+import torch, triton
+from torch._higher_order_ops.triton_kernel_wrap import kernel_side_table
+import theirs, tritune
+
+facts = dict(multiprocessor_count=132, max_shared_mem=232448, mem_bus_width=BITS,
+             mem_clock_rate=MHZ * 1000)
+class Driver:
+    utils = types.SimpleNamespace(get_device_properties=lambda index: facts)
+    def get_current_device(self): return 0
+    def get_current_target(self): return types.SimpleNamespace(backend="cuda", arch=90)
+triton.runtime.driver.set_active(Driver())
+
+def show(module, examples):
+    for node in module.graph.nodes:
+        if "triton" in str(node.target):
+            configs = kernel_side_table.id_to_kernel[node.kwargs["kernel_idx"]].configs
+            print([config.kwargs for config in configs], node.kwargs["grid"])
+    return lambda *arguments: arguments
+
+def backward(dy, x, alpha):
+    M, N = x.shape
+    dx, da = torch.empty_like(x), torch.zeros(8)
+    theirs.scale_backward[lambda meta: (triton.cdiv(N, meta["BLOCK"]),)](
+        DY=dy, X=x, DX=dx, DA=da, alpha=alpha, M=M, N=N
+    )
+    return dx
+
+tritune.install(sys.argv[1])
+compiled = torch.compile(backward, backend=show, fullgraph=True, dynamic=False)
+for n in (1024, 600):
+    compiled(torch.ones(4, n), torch.ones(4, n), torch.ones(1))
 """
 SERVED = """\
 import sys, tritune
@@ -292,3 +329,20 @@ def test_a_lockfile_in_the_environment_is_served_with_one_import(tmp_path, jobs)
 
     assert said.stdout == "1000.0 {'B': 128}\n", said.stderr
     assert f"theirs: 1 kernel runs what {path} says for H200" in said.stderr
+
+
+@pytest.mark.skipif(triton.__version__ < "3.7", reason="the torch of older ones is another")
+def test_torch_compile_is_left_the_locked_config_and_at_a_miss_what_their_prune_leaves(
+    tmp_path, jobs
+):
+    job, _ = jobs(SCALE.replace("[256, 1024]", "[1024]"))
+    path = locked(job, BLOCK=256)
+    code = TRACED.replace("BITS", str(H200.bus_bits)).replace("MHZ", str(H200.memory_mhz))
+
+    said = python("-c", code, path, at=path)
+
+    assert said.stdout == (
+        "[{'BLOCK': 256, 'EVEN': True}] [(4, 1, 1)]\n"
+        "[{'BLOCK': 128, 'EVEN': False}, {'BLOCK': 256, 'EVEN': False}, "
+        "{'BLOCK': 512, 'EVEN': False}] [(5, 1, 1), (3, 1, 1), (2, 1, 1)]\n"
+    ), said.stderr

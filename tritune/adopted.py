@@ -13,14 +13,15 @@ from typing import Any
 
 from triton.runtime.autotuner import Config as TritonConfig
 
-from tritune import foreign, lookup, silicon, switches, tuned
+from tritune import foreign, keys, lookup, silicon, switches, tuned
 from tritune.contract import Contract
-from tritune.dispatch import Kernel
+from tritune.dispatch import MEMO_LIMIT, Kernel
 from tritune.errors import KernelError
 from tritune.model import DeviceIdentity, Value
 from tritune.tuned import Served, Tuning
 
 _through = threading.local()
+_learning = threading.RLock()
 _announced: set[tuple[Path, str]] = set()
 
 
@@ -48,6 +49,11 @@ class Adopted(Kernel):
         super().__init__(tuning, contract, lockfile)
         self.notes: dict[str, None] = dict.fromkeys(foreign.ignored(contract, tuning.key))
         """What a reader should know of it, in order, each once."""
+        self._prune = vars(self.stock).get("early_config_prune")
+        self._made: list[TritonConfig] = []
+        """Configs that its prune function made, and that its list does not have."""
+        self._asked: set[tuple[object, ...]] = set()
+        self._waits = self._prune is not None and self._has_unknown()
 
     def run(self, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> Any:
         """Launch with the config that is locked, or else as Triton would have."""
@@ -83,44 +89,67 @@ class Adopted(Kernel):
         A performance model is not asked: everything is measured.
         """
         every = [dict(values) for values in self.tuning.values]
-        prune = vars(self.stock).get("early_config_prune")
-        if prune is None:
+        if self._prune is None:
             return every
         copies = [tuned.copied(live) for live in self.tuning.configs]
         named = dict(zip(self.arg_names, args, strict=False))
         try:
-            kept = list(prune(copies, named, grid=None, warmup=False, **kwargs))
+            kept = list(self._prune(copies, named, grid=None, warmup=False, **kwargs))
         except Exception as error:  # noqa: BLE001  # somebody else's code raises anything
             said = f"{type(error).__name__}: {error}".splitlines()[0][:200]
             self.notes[f"its early_config_prune fails, so all configs are tried ({said})"] = None
             return every
-        return self._of_its_own(kept, every)
+        self._learn(kept)
+        return [tuned.values_of(live, self.tunables) for live in kept] or every
 
     def admits(
         self, config: Mapping[str, Value], args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> bool:
-        """A config beyond its own list is who extends it to answer for."""
-        return config not in self.tuning.values or config in self.admitted(args, kwargs)
+        """A config beyond its own list is for who extends it to answer for."""
+        admitted = self.admitted(args, kwargs)
+        is_beyond = config not in self.tuning.values and not self._made
+        return is_beyond or config in admitted
 
-    def _of_its_own(
-        self, kept: list[TritonConfig], every: list[dict[str, Value]]
-    ) -> list[dict[str, Value]]:
-        found = [values for live in kept if (values := self._values_of(live)) in every]
-        if len(found) < len(kept):
-            strange = len(kept) - len(found)
-            self.notes[
-                f"its early_config_prune makes {strange} configs that are not in its list: "
-                "they are not tried"
-            ] = None
-        return found or every
+    def _learn(self, kept: list[TritonConfig]) -> None:
+        """Count configs that its prune function has made among its own, with their hooks."""
+        with _learning:
+            self._learn_alone(kept)
 
-    def _values_of(self, live: TritonConfig) -> dict[str, Value]:
-        if not {*live.kwargs} <= {*self.tunables}:
-            return {}
-        return tuned.values_of(live, self.tunables)
+    def _learn_alone(self, kept: list[TritonConfig]) -> None:
+        known = [live.all_kwargs() for live in self.tuning.configs]
+        new = [tuned.copied(live) for live in kept if live.all_kwargs() not in known]
+        if not new:
+            return
+        made, notes, forced = [*self._made, *new], self.notes, self.forced_config
+        function = self.contract.function
+        tuning = tuned.of_foreign(self.stock, function, made)
+        contract = foreign.contract(function, tuning.default, tuning.key)
+        # The same kernel with more configs: whoever holds it must see them.
+        Adopted.__init__(self, tuning, contract, self.lockfile)
+        self._made, self.forced_config = made, forced
+        self.notes.update(notes)
+
+    def _ask_once(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """Let the prune function make its configs for a key that is new."""
+        at = keys.memo(self.contract, self.bind(args, kwargs))
+        if at not in self._asked and len(self._asked) < MEMO_LIMIT:
+            self._asked.add(at)
+            self.admitted(args, kwargs)
+
+    def _has_unknown(self) -> bool:
+        """Whether something is locked that its prune function has to make first."""
+        section = self._file.section(self.name) if self._file is not None else {}
+        entries = [entry for held in section.values() for entry in held.values()]
+        own = [dict(values) for values in self.tuning.values]
+        return any(entry.config.as_dict() not in own for entry in entries)
+
+    def check_config(self, config: Mapping[str, Value], where: str) -> None:
+        """Any may be tried: what its prune function makes is known at a launch only."""
 
     def _served(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Served | None:
         try:
+            if self._waits:
+                self._ask_once(args, kwargs)
             return self._quick_answer(args, kwargs)
         except KernelError as error:  # an argument that is missing, or that no key can hold
             if error.what not in self.notes:

@@ -28,8 +28,18 @@ class _Found:
 
     kernel: Any
     keys: dict[Problem, dict[str, None]] = field(default_factory=dict)
-    admitted: list[dict[str, Value]] = field(default_factory=list)
-    """The configs that its author lets every launch run."""
+    admitted: list[list[dict[str, Value]]] = field(default_factory=list)
+    """The configs that its author lets each launch run."""
+
+    def default(self) -> tuple[Config, bool]:
+        """The first config that all launches may run, else the first launch's first; and which."""
+        lists = [[self._whole(config) for config in one] for one in self.admitted]
+        common = [config for config in lists[0] if all(config in one for one in lists)]
+        return Config.of((common or lists[0])[0]), bool(common)
+
+    def _whole(self, config: Mapping[str, Value]) -> dict[str, Value]:
+        """With the names that a later launch has brought up."""
+        return {name: config.get(name) for name in self.kernel.tunables}
 
 
 def discover(
@@ -64,8 +74,8 @@ def _watch(one: Loaded, problem: Problem, target: Target, found: dict[str, _Foun
             except fakes.reads_values():
                 continue
         for kernel, key, admitted in seen:
-            each = found.setdefault(kernel.name, _Found(kernel, admitted=admitted))
-            each.admitted = [config for config in each.admitted if config in admitted]
+            each = found.setdefault(kernel.name, _Found(kernel))
+            each.admitted.append(admitted)
             each.keys.setdefault(problem, {})[key] = None
         return
 
@@ -85,10 +95,13 @@ def _launches(run: Callable[[], Any], seen: list[_Launch]) -> None:
 def _described(one: Loaded, each: _Found) -> KernelInfo:
     keys = tuple((problem, tuple(under)) for problem, under in each.keys.items())
     info = load.describe(Loaded(each.kernel, one.problem))
-    if not each.admitted:
-        note = "no config is one that its prune function leaves for every problem"
-        return replace(info, keys=keys, notes=(*info.notes, note))
-    return replace(info, keys=keys, default=Config.of(each.admitted[0]))
+    default, is_common = each.default()
+    note = (
+        f"its prune function leaves no config for all problems; {default} is what others are "
+        "compared with, so give the problems a reference"
+    )
+    notes = info.notes if is_common else (*info.notes, note)
+    return replace(info, keys=keys, default=default, notes=notes)
 
 
 def _not_launched(one: Loaded) -> KernelError:

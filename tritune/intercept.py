@@ -123,6 +123,7 @@ def _launched(one: Captured, *, launch: bool, is_last: bool) -> bool:
     from triton.runtime.errors import OutOfResources
 
     if isinstance(one.kernel, Adopted):
+        one.kernel.admitted(one.args, one.given)  # which may be what makes the config
         one.kernel.mark(one.config)
     if not all(one.grid_sizes()):
         return True

@@ -101,12 +101,13 @@ def of_autotuned(stock: Any, default: Mapping[str, Value] | None, function: Func
     )
 
 
-def of_foreign(stock: Any, function: Function) -> Tuning:
+def of_foreign(stock: Any, function: Function, made: Iterable[TritonConfig] = ()) -> Tuning:
     """A kernel of somebody else's: its configs may say different names; None is "not said".
 
-    They are copied, because a prune function may change the kernel's own in place.
+    They are copied, because a prune function may change the kernel's own in place; *made* are
+    those that the prune function adds to the list.
     """
-    configs = tuple(map(copied, stock.configs))
+    configs = tuple(map(copied, (*stock.configs, *made)))
     extra = dict.fromkeys(name for live in configs for name in live.kwargs if name not in _ALWAYS)
     spoken = [name for name in _names(list(configs)) if name in _SOMETIMES and name not in extra]
     names = (*extra, *_ALWAYS, *spoken)
