@@ -16,6 +16,7 @@ import triton
 import triton.language as tl
 from triton.runtime.autotuner import Autotuner
 from triton.runtime.driver import driver
+from triton.tools.tensor_descriptor import TensorDescriptor
 
 import tritune
 from test_runtime import FakeDriver, locked
@@ -231,6 +232,38 @@ def test_the_key_knows_the_dtype_the_constants_and_which_dimension_is_dense(tmp_
     assert ran(kernel, dtype=torch.float16) == 32
     kernel[(1,)](torch.zeros(8, 4).t(), y, 8, 1)
     assert y.item() == 64
+
+
+def test_the_key_knows_the_dtype_behind_a_descriptor(sweeping):
+    behind = sweeping(fill())
+
+    found = [
+        behind.key_of(
+            {"x": TensorDescriptor.from_tensor(base, [8, 8]), "n": 8, "FLAG": 1, "y": None}
+        )
+        for base in (torch.zeros(8, 8), torch.zeros(8, 8, dtype=torch.bfloat16))
+    ]
+
+    assert found == ["n=8 FLAG=1 x=f32", "n=8 FLAG=1 x=bf16"]
+
+
+def test_the_key_ignores_an_alignment_that_the_compiler_is_told_to_ignore(sweeping):
+    @triton.autotune(configs(16, 32), key=["n"])
+    @triton.jit(do_not_specialize=["x"])
+    def loose(x, y, n, B: tl.constexpr):
+        tl.store(y, B)
+
+    odd = torch.zeros(9)[1:]
+
+    assert sweeping(loose).key_of({"x": odd, "y": odd, "n": 8}) == "n=8 x=f32 y=f32(unaligned)"
+
+
+def test_constants_that_are_tuples_or_dtypes_are_part_of_a_key(sweeping):
+    behind = sweeping(fill())
+
+    found = [behind.key_of({"x": None, "n": 8, "FLAG": f, "y": None}) for f in ((1, 2), tl.float16)]
+
+    assert found == ["n=8 FLAG=(1,2)", "n=8 FLAG=f16"]
 
 
 def test_a_tensor_named_in_the_key_counts_by_its_dtype_and_is_not_kept_alive(tmp_path):

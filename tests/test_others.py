@@ -7,16 +7,22 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from unittest import mock
 
 import pytest
+import torch
 import triton
 
 from others import PACKAGE, project
 from tritune import lock
-from tritune.device import targets
-from tritune.model import Config, Evidence, Lock, Winner
+from tritune.device import bench as benches
+from tritune.device import sampling, study, targets
+from tritune.device.bench import Bench
+from tritune.load import load
+from tritune.model import Candidate, Config, Evidence, Lock, Problem, Verified, Winner
 from tritune.pipeline.job import SweepOptions, start
 from tritune.setting import Setting
+from tritune.workers import Done, Worker
 
 pytestmark = pytest.mark.lowering
 
@@ -244,6 +250,74 @@ def test_one_kernel_of_an_op_may_be_named(jobs):
     [job] = jobs(f"kernel: theirs:scale_backward\n{SCALE}")
 
     assert job.info.name == "theirs:scale_backward"
+
+
+def opened(site: str, kernel: str, problem: str) -> Bench:
+    sys.path.insert(0, site)
+    loaded = load(kernel, problem)
+    return Bench(loaded=loaded, device=torch.device("cpu"), cold=False, flush=None)
+
+
+def studied(bench: Bench, candidate: Candidate) -> dict[str, object]:
+    """What a bench learns of an op: the interpreter stands in for a GPU."""
+    assert benches.open_problem(bench, candidate) is None
+    said = study.study(bench, candidate)
+    assert benches.judge(bench, candidate, candidate) is None
+    checked = benches.check(bench, candidate)
+    with mock.patch.object(sampling, "_ahead_us", return_value=0.0):
+        prepared = sampling._kernel_only(bench, candidate.config)
+    return {
+        "said": said,
+        "adds to": bench.adds_to,
+        "right": isinstance(checked, Verified),
+        "restored": len(prepared.restore),
+    }
+
+
+@pytest.mark.parametrize(
+    ("kernel", "problem", "axes", "config", "found"),
+    [
+        # Its hook zeroes `out` before every launch; the other launch's output is left alone.
+        (
+            "total_kernel",
+            "totals_problem",
+            Problem.of({"n": 1000}).under("n=500 x=f32 out=f32"),
+            {"B": 64},
+            {"said": "", "adds to": ("out",), "right": True, "restored": 1},
+        ),
+        # It says reset_to_zero, so DX and DA are put back; what the forward kernel wrote is not.
+        (
+            "scale_backward",
+            "scale_problem",
+            Problem.of({"M": 3, "N": 600}),
+            {"BLOCK": 128},
+            {"said": "", "adds to": (), "right": True, "restored": 2},
+        ),
+    ],
+)
+def test_of_an_op_with_several_launches_a_bench_puts_back_what_the_tuned_ones_write(
+    tmp_path, kernel, problem, axes, config, found
+):
+    project(tmp_path, "")
+    candidate = Candidate(
+        kernel=f"theirs:{kernel}",
+        problem=axes,
+        config=Config.of({**config, "num_warps": 4, "num_stages": 3}),
+    )
+    reference = f"{tmp_path / 'mine/problems.py'}:{problem}"
+    worker = Worker(
+        opened,
+        str(tmp_path / "site"),
+        candidate.kernel,
+        reference,
+        log=tmp_path / "log",
+        env={"TRITON_INTERPRET": "1"},
+    )
+    with worker:
+        answer = worker.call(studied, candidate, timeout_s=60)
+
+    assert isinstance(answer, Done), answer
+    assert answer.value == found
 
 
 # --- what is refused ----------------------------------------------------------------------

@@ -20,6 +20,8 @@ from tritune.setting import Setting, find
 from tritune.workers import Done, Raised, Worker, default_jobs
 
 LOAD_LIMIT_S = 45.0
+DISCOVER_LIMIT_S = 300.0
+"""An op is run once on every problem, with no launch; mostly 0.1 s each."""
 
 
 class Observer(Protocol):
@@ -191,16 +193,21 @@ def launched(
     """The same, with kernels that nobody decorated found by running the op up to its launches."""
     if infos and not any(info.foreign for info in infos):
         return infos
-    return _asked(sweep, log, discover, (*sweep.problems, *sweep.smoke), target)
+    problems = (*sweep.problems, *sweep.smoke)
+    return _asked(sweep, log, discover, problems, target, limit_s=DISCOVER_LIMIT_S)
 
 
 def _asked(
-    sweep: Sweep, log: Path, question: Callable[..., tuple[KernelInfo, ...]], *args: object
+    sweep: Sweep,
+    log: Path,
+    question: Callable[..., tuple[KernelInfo, ...]],
+    *args: object,
+    limit_s: float = LOAD_LIMIT_S,
 ) -> tuple[KernelInfo, ...]:
     with Worker(
         load_all, sweep.kernel, sweep.problem, log=log, setup_limit_s=LOAD_LIMIT_S
     ) as worker:
-        answer = worker.call(question, *args, timeout_s=LOAD_LIMIT_S)
+        answer = worker.call(question, *args, timeout_s=limit_s)
     match answer:
         case Done(value):
             return value
