@@ -99,6 +99,16 @@ def total(x):
 
 def two_totals(x):
     return total(x) + total(x[: x.numel() // 2])
+
+
+@torch.library.custom_op("theirs::total", mutates_args=())
+def total_op(x: torch.Tensor) -> torch.Tensor:
+    return total(x)
+
+
+@total_op.register_fake
+def _(x):
+    return torch.empty(1)
 """
 PROBLEMS = """
 import torch
@@ -131,6 +141,11 @@ def total_problem(n):
 def totals_problem(n):
     x = torch.ones(n)
     return tritune.Problem(lambda: theirs.two_totals(x))
+
+
+def custom_problem(n):
+    x = torch.ones(n)
+    return tritune.Problem(lambda: theirs.total_op(x))
 
 
 def nothing_problem(n):

@@ -136,8 +136,8 @@ def jobs(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site"))
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
 
-    def made(sweep: str):
-        path = project(tmp_path, sweep)
+    def made(sweep: str, **replaced: str):
+        path = project(tmp_path, sweep, **replaced)
         return start(path, SweepOptions(), Silent(), setting=lambda chip: Setting(target=chip))
 
     return made
@@ -250,6 +250,24 @@ def test_one_kernel_of_an_op_may_be_named(jobs):
     [job] = jobs(f"kernel: theirs:scale_backward\n{SCALE}")
 
     assert job.info.name == "theirs:scale_backward"
+
+
+def test_a_custom_op_that_launches_nothing_on_fake_tensors_is_run_on_real_ones(jobs, tmp_path):
+    [job] = jobs(TOTAL.replace("total_problem", "custom_problem"))
+
+    said = tritune("compile", tmp_path / "mine/sweep.yaml")
+
+    assert job.info.name == "theirs:total_kernel"
+    assert said.returncode == 0, said.stderr
+    assert "2 of 2 distinct binaries for H200" in said.stdout
+
+
+def test_a_list_of_configs_that_depends_on_the_gpu_is_that_of_the_target(jobs):
+    asked = 'torch.cuda.is_available() and torch.cuda.get_device_name(0) == "NVIDIA H200"'
+
+    [job] = jobs(TOTAL, **{"(64, 128)]": f"((64, 128, 256) if {asked} else (64,))]"})
+
+    assert [config["B"] for config in job.info.configs] == [64, 128, 256]
 
 
 def opened(site: str, kernel: str, problem: str) -> Bench:

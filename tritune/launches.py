@@ -83,9 +83,13 @@ def facts(
 ) -> tuple[Work, tuple[Launches | Rejected, ...]]:
     """What each config launches on *problem*, found with no GPU and no compile."""
     try:
-        return _facts(loaded, problem, configs, target, values=False)
+        work, found = _facts(loaded, problem, configs, target, values=False)
     except fakes.reads_values():
         return _facts(loaded, problem, configs, target, values=True)
+    if loaded.is_foreign and all(isinstance(one, Launches) and not one.key for one in found):
+        # It was found to be launched, so this is a custom op, which runs on real tensors only.
+        return _facts(loaded, problem, configs, target, values=True)
+    return work, found
 
 
 def _facts(

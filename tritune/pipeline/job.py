@@ -6,12 +6,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
 from tritune import expression, keyed, places, space, spec
 from tritune.device import targets
-from tritune.discover import discover
+from tritune.discover import discover, open_op
 from tritune.errors import SpecError, TrituneError
 from tritune.load import describe_all, load_all
 from tritune.model import KernelInfo, Problem, Step, Sweep, Target
@@ -126,7 +127,7 @@ def start(
     sweep = read(path, options)
     logs = places.made(places.cache_folder() / "logs")
     observer.stage("loading the kernel", None)
-    infos = describe_kernels(sweep, logs / "load.log")
+    infos = describe_kernels(sweep, options, logs / "load.log")
     if setting is None:
         place = find(sweep, device=options.device, target=options.target, log=logs / "device.log")
     else:
@@ -182,9 +183,13 @@ def read(path: Path, options: SweepOptions) -> Sweep:
     return replace(sweep, problems=kept)
 
 
-def describe_kernels(sweep: Sweep, log: Path) -> tuple[KernelInfo, ...]:
+def describe_kernels(sweep: Sweep, options: SweepOptions, log: Path) -> tuple[KernelInfo, ...]:
     """Those that the file names, or that are decorated; none where only the op can tell."""
-    return _asked(sweep, log, describe_all)
+    setup = partial(Worker, load_all, sweep.kernel, sweep.problem)
+    if sweep.problem and (options.target or sweep.targets):  # its package may ask for a GPU
+        chip = named_target(sweep, options)
+        setup = partial(Worker, open_op, sweep.kernel, sweep.problem, chip)
+    return _asked(sweep, setup, log, describe_all)
 
 
 def launched(
@@ -194,20 +199,19 @@ def launched(
     if infos and not any(info.foreign for info in infos):
         return infos
     problems = (*sweep.problems, *sweep.smoke)
-    return _asked(sweep, log, discover, problems, target, limit_s=DISCOVER_LIMIT_S)
+    setup = partial(Worker, open_op, sweep.kernel, sweep.problem, target)
+    return _asked(sweep, setup, log, discover, problems, target)
 
 
 def _asked(
     sweep: Sweep,
+    setup: Callable[..., Worker],
     log: Path,
     question: Callable[..., tuple[KernelInfo, ...]],
     *args: object,
-    limit_s: float = LOAD_LIMIT_S,
 ) -> tuple[KernelInfo, ...]:
-    with Worker(
-        load_all, sweep.kernel, sweep.problem, log=log, setup_limit_s=LOAD_LIMIT_S
-    ) as worker:
-        answer = worker.call(question, *args, timeout_s=limit_s)
+    with setup(log=log, setup_limit_s=LOAD_LIMIT_S) as worker:
+        answer = worker.call(question, *args, timeout_s=DISCOVER_LIMIT_S if args else LOAD_LIMIT_S)
     match answer:
         case Done(value):
             return value

@@ -18,7 +18,7 @@ def space_counts(path: Path, options: SweepOptions) -> space.SpaceCount:
     sweep = read(path, options)
     with TemporaryDirectory() as folder:
         log = Path(folder) / "load.log"
-        infos = describe_kernels(sweep, log)
+        infos = describe_kernels(sweep, options, log)
         if not infos or infos[0].foreign:
             infos = launched(sweep, infos, named_target(sweep, options), log)
         info = infos[0]
