@@ -613,3 +613,16 @@ def test_a_damaged_lockfile_is_said_and_kernels_run_as_before(tmp_path, caplog, 
     assert (ran(fill()), benchmarks()) == (64, 3)
     assert len(caplog.messages) == 1
     assert "the lockfile is damaged" in caplog.messages[0]
+
+
+def test_a_lockfile_of_the_environment_that_is_not_there_stops_nothing(
+    tmp_path, monkeypatch, caplog, benchmarks
+):
+    monkeypatch.setenv("TRITUNE_LOCKFILE", str(tmp_path / "none.lock"))
+
+    installing.at_import()
+
+    assert (ran(fill()), benchmarks()) == (64, 3)
+    assert caplog.messages == [
+        f"{tmp_path / 'none.lock'}: there is no such lockfile, so nothing of it is served"
+    ]

@@ -8,6 +8,7 @@ lockfile names are adopted, in a sweep all of them. What is launched below its a
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import gc
 import logging
@@ -140,9 +141,9 @@ def adopted_at(thing: object) -> Adopted | None:
 def called(name: str) -> Adopted | None:
     """The kernel of this name, wherever its autotuner is held; slow."""
     for tuner in list(_live()):
-        function = contracts.describe(tuner)
-        if name_of(tuner, function) == name:
-            return kernel_of(tuner)
+        with contextlib.suppress(KernelError):  # one that is no kernel's
+            if name_of(tuner, contracts.describe(tuner)) == name:
+                return kernel_of(tuner)
     return None
 
 

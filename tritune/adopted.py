@@ -91,7 +91,7 @@ class Adopted(Kernel):
         every = [dict(values) for values in self.tuning.values]
         if self._prune is None:
             return every
-        copies = [tuned.copied(live) for live in self.tuning.configs]
+        copies = [tuned.copied(live) for live in self.stock.configs]
         named = dict(zip(self.arg_names, args, strict=False))
         try:
             kept = list(self._prune(copies, named, grid=None, warmup=False, **kwargs))

@@ -63,7 +63,7 @@ def discover(
     found: dict[str, _Found] = {}
     for problem in problems:
         _watch(one, problem, target, found)
-    wanted = [each for each in found.values() if one.kernel in (None, each.kernel)]
+    wanted = [found[name] for name in found if one.kernel is None or one.kernel.name == name]
     if not wanted:
         raise load.no_kernel(one.problem) if one.kernel is None else _not_launched(one)
     infos = [_described(one, each) for each in wanted]

@@ -65,13 +65,9 @@ def uninstall() -> None:
 
 
 def at_import() -> None:
-    """Install TRITUNE_LOCKFILE, if there is one; never in the way of the user's program."""
-    if not switches.lockfile():
-        return
-    try:
-        install()
-    except LockError as error:
-        logger.warning("%s", error)
+    """Install TRITUNE_LOCKFILE, if it is set; never in the way of the user's program."""
+    if switches.lockfile() and not switches.off():
+        _wait(Path(switches.lockfile()).absolute())
 
 
 def resume() -> None:
@@ -83,6 +79,8 @@ def resume() -> None:
     from tritune import adopt, lookup
 
     file = lookup.lockfile(path)
+    if file.document is None and file.error is None:
+        logger.warning("%s: there is no such lockfile, so nothing of it is served", path)
     named = file.document.kernels if file.document else {}
     adopt.begin(adopt.Scope(path, frozenset(named)))
 

@@ -60,7 +60,7 @@ def load_all(kernel: str | None, problem: str | None) -> tuple[Loaded, ...]:
     if kernel is None:
         return tuple(Loaded(one, function) for one in marked or [None])
     named = [one for one in marked if one.name == kernel]
-    return (Loaded(named[0] if named else adopt.called(kernel) or _kernel(kernel), function),)
+    return (Loaded(named[0] if named else _kernel_or_called(kernel), function),)
 
 
 def describe_all(loaded: tuple[Loaded, ...]) -> tuple[KernelInfo, ...]:
@@ -111,6 +111,16 @@ def _configs(kernel: Any) -> tuple[Config, ...]:
 def _reference(function: Callable[..., Any], file: str) -> str:
     where = file if Path(file).is_file() else function.__module__
     return f"{where}:{function.__qualname__}"
+
+
+def _kernel_or_called(reference: str) -> Any:
+    """As the reference says; else an autotuned kernel of that name that no attribute holds."""
+    try:
+        return _kernel(reference)
+    except KernelError:
+        if found := adopt.called(reference):
+            return found
+        raise
 
 
 def _kernel(reference: str) -> Any:
