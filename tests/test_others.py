@@ -378,6 +378,22 @@ def test_a_space_beyond_the_authors_list_needs_constraints(tmp_path):
     )
 
 
+def test_where_the_authors_first_config_does_not_fit_another_one_is_the_default(tmp_path):
+    first = '[triton.Config({"B": b}, num_warps=4, pre_hook=zero) for b in (64, 128)]'
+    broken = first.replace("num_warps=4", "num_warps=w").replace(
+        "for b in (64, 128)", "for b, w in ((64, 3), (64, 4), (128, 4))"
+    )
+    at = project(tmp_path, f"{TOTAL}smoke: [{{n: 1000}}]\n", **{first: broken})
+
+    said = tritune("sweep", at)
+
+    assert said.returncode == 0, said.stderr
+    assert "num_warps=3 is not a power of two" in said.stdout
+    assert (
+        "its first config does not fit, so the default is B=64 num_stages=3 num_warps=4"
+    ) in " ".join((said.stdout + said.stderr).split())
+
+
 def test_with_constraints_a_space_may_go_beyond_it_and_the_hook_that_all_share_is_kept(tmp_path):
     more = "space: {B: [64, 128, 256]}\nconstraints: [B <= n]\nsmoke: [{n: 1000}]\n"
     at = project(tmp_path, TOTAL + more)

@@ -7,10 +7,12 @@ is between them important: then the first one decides.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from tritune.model import KernelInfo, Problem, Sweep
+from tritune.grouping import Group
+from tritune.model import Config, KernelInfo, Problem, Sweep
 
 
 def of_kernel(sweep: Sweep, info: KernelInfo) -> tuple[Sweep, tuple[str, ...]]:
@@ -27,6 +29,17 @@ def of_kernel(sweep: Sweep, info: KernelInfo) -> tuple[Sweep, tuple[str, ...]]:
         problem.under(key) if problem in several else problem for key, problem in firsts.items()
     )
     return replace(own, problems=problems, smoke=smoke), tuple(notes)
+
+
+def default(info: KernelInfo, groups: Sequence[Group]) -> Config:
+    """The default, or of a kernel that is foreign the first of its configs that always fits."""
+    fitting: dict[Problem, set[Config]] = defaultdict(set)
+    for group in groups:
+        fitting[group.candidate.problem] |= {one.candidate.config for one in group.members}
+    always = [one for one in info.configs if all(one in some for some in fitting.values())]
+    if not info.foreign or not fitting or not always or info.default in always:
+        return info.default
+    return always[0]
 
 
 def _claimed(problem: Problem, info: KernelInfo, firsts: dict[str, Problem]) -> Iterator[str]:
