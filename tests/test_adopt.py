@@ -338,6 +338,21 @@ def test_what_is_for_tuning_only_never_runs_when_served(tmp_path):
     assert (ran(kernel), called) == (32, [])
 
 
+def test_torch_compile_finds_the_locked_config_and_no_model_that_would_drop_it(tmp_path):
+    kernel = fill(prune_configs_by={"perf_model": lambda **_: 1.0, "top_k": 0.5})
+    path = installed(tmp_path, {key(): config(32)})
+    named = {"x": torch.zeros(4, 8), "y": torch.zeros(1, dtype=torch.int32)}
+
+    [found] = kernel.early_config_prune(kernel.configs, named, n=8, FLAG=1)
+    missed = kernel.early_config_prune(kernel.configs, named, n=9, FLAG=1)
+
+    assert (found, kernel.perf_model) == (kernel.configs[1], None)
+    assert missed is kernel.configs
+    tritune.uninstall()
+    assert kernel.perf_model() == 1.0
+    assert path.exists()
+
+
 # --- heuristics ---------------------------------------------------------------------------
 
 

@@ -29,7 +29,8 @@ from tritune.dispatch import Kernel
 from tritune.errors import KernelError
 
 logger = logging.getLogger("tritune")
-PRUNE = "early_config_prune"
+TRACED = ("early_config_prune", "perf_model")
+"""What torch.compile asks for the configs of a kernel in place of running it."""
 _SLOT = "_tritune"
 
 
@@ -71,7 +72,8 @@ def begin(scope: Scope) -> None:
         for kind in (Autotuner, *_below(Autotuner)):
             _route(kind)
         Autotuner.__init_subclass__ = classmethod(_subclassed)
-        setattr(Autotuner, PRUNE, property(_prune_of, _set_prune))
+        for name in TRACED:
+            setattr(Autotuner, name, _as_served(name))
         _scope = scope
 
 
@@ -84,7 +86,7 @@ def end() -> None:
             if vars(kind).get("run") is routed:  # else somebody has replaced it since
                 kind.run = own  # type: ignore[attr-defined]
         _runs.clear()
-        for name in ("__init_subclass__", PRUNE):
+        for name in ("__init_subclass__", *TRACED):
             if name in vars(Autotuner):
                 delattr(Autotuner, name)
         for tuner in list(_marked):
@@ -224,18 +226,21 @@ def _routed(own: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def _prune_of(tuner: Any) -> Any:
-    """What torch.compile asks for the configs of a kernel: the locked one alone."""
-    own = vars(tuner).get(PRUNE)
-    if "base_fn" not in vars(tuner):  # it is being made
-        return own
-    if isinstance(tuner, Kernel) or adopted.is_let_through(tuner):
-        return own
-    if _scope is None or _scope.locked is None:
-        return own
-    kernel = kernel_of(tuner)
-    return own if kernel is None else vars(kernel)[PRUNE]
+def _as_served(name: str) -> property:
+    """Of a kernel that is served, what leaves the locked config alone; else its own."""
 
+    def get(tuner: Any) -> Any:
+        own = vars(tuner).get(name)
+        if "base_fn" not in vars(tuner):  # it is being made
+            return own
+        if isinstance(tuner, Kernel) or adopted.is_let_through(tuner):
+            return own
+        if _scope is None or _scope.locked is None:
+            return own
+        kernel = kernel_of(tuner)
+        return own if kernel is None else vars(kernel)[name]
 
-def _set_prune(tuner: Any, prune: Any) -> None:
-    vars(tuner)[PRUNE] = prune
+    def put(tuner: Any, value: Any) -> None:
+        vars(tuner)[name] = value
+
+    return property(get, put)

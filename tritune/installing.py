@@ -29,8 +29,7 @@ def install(lockfile: str | Path | None = None) -> None:
     """Let every autotuned kernel that a lockfile names run what is locked, source untouched.
 
     The lockfile is TRITUNE_LOCKFILE where that is set, else the one given. A call whose key is
-    not locked does what it did without tritune. Not thread-safe against itself; launches in
-    other threads may go on.
+    not locked does what it did without tritune. Launches in other threads may go on meanwhile.
 
     Raises:
         TrituneError: no lockfile is named, or there is none.

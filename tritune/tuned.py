@@ -3,7 +3,8 @@
 A `pre_hook` is code, so no lockfile can hold it: it belongs to the kernel's own list of
 configs, and a locked config is matched back to it. What is for tuning only (`reset_to_zero`,
 `restore_value`) is kept for a sweep and never run in production; the autotuner's own hooks and
-its pruning never run at all.
+its pruning never run at all, except that the prune function of a kernel that nobody decorated
+says what a launch may run.
 """
 
 from __future__ import annotations
