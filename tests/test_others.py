@@ -21,6 +21,7 @@ from tritune.device.bench import Bench
 from tritune.load import load
 from tritune.model import Candidate, Config, Evidence, Lock, Problem, Verified, Winner
 from tritune.pipeline.job import SweepOptions, start
+from tritune.pipeline.searched import Searched
 from tritune.setting import Setting
 from tritune.workers import Done, Worker
 
@@ -426,6 +427,39 @@ def test_check_says_which_entries_of_somebody_elses_kernels_are_stale(tmp_path, 
     assert said.returncode == 1, said.stderr
     assert "stale: total_kernel on H200" in said.stdout
     assert "the kernel's code changed" in said.stdout
+
+
+def test_check_says_that_each_key_of_an_op_is_fresh(tmp_path, jobs):
+    [job] = jobs(TOTAL.replace("total_problem", "totals_problem"))
+    [(_, keys)] = job.info.keys
+    searched = Searched(job.sweep, job.target, job.info)
+    winners = [
+        Winner(
+            kernel=job.info.name,
+            key=key,
+            problem=problem,
+            config=job.info.default,
+            evidence=Evidence(
+                us=1.0,
+                default_us=2.0,
+                margin=0.1,
+                noise=0.0,
+                bits="",
+                ir="",
+                triton=triton.__version__,
+                source=job.info.source,
+                space=searched.digest(problem),
+            ),
+        )
+        for key, problem in zip(keys, job.sweep.problems, strict=True)
+    ]
+    held = lock.merge_winners(Lock(), targets.identity(H200), winners)
+    lock.write(Path(job.info.lockfile), held)
+
+    said = tritune("check", tmp_path / "mine/sweep.yaml")
+
+    assert said.returncode == 0, said.stdout + said.stderr
+    assert "2 checked: 2 fresh" in said.stdout
 
 
 def test_a_lockfile_in_the_environment_is_served_with_one_import(tmp_path, jobs):
