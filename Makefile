@@ -18,7 +18,7 @@ OLDEST_PINS := triton==3.6.0 'numpy<2.4'
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup sweep lock test lint types check test-oldest gpu bench schema
+.PHONY: help setup sweep lock test lint types check test-oldest test-others gpu bench schema
 
 help:          ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/ \t/' | expand -t 14
@@ -47,6 +47,10 @@ check: lint types test   ## all that CI runs
 test-oldest: $(OLDEST_READY)  ## what depends on Triton, under the oldest one supported
 	$(OLDEST)/bin/python $(PYTEST) -m lowering
 	$(OLDEST)/bin/python $(PYTEST) -m "not gpu" tests/test_lock*.py
+
+test-others: $(READY)    ## ops of public packages whose kernels nobody decorated; installs them
+	$(BIN)/python $(PIP) --constraint $(VENV)/pins.txt --editable '.[dev,others]'
+	$(BIN)/python -m pytest tests/test_liger.py $(ARGS)
 
 gpu: $(READY)            ## the contract tests on this machine's GPU
 	$(BIN)/python -m pytest -m gpu $(ARGS)

@@ -33,7 +33,7 @@ from tritune.model import (
     Measured,
     Problem,
 )
-from tritune.pipeline.job import describe_kernels
+from tritune.pipeline.job import SweepOptions, describe_kernels
 from tritune.places import record_path
 from tritune.space import configs
 from tritune.spec import read_sweep
@@ -289,7 +289,7 @@ def told(
 def record(path: Path, best: Iterable[tuple[str, int]]) -> None:
     """A recorded journal for a sweep file, in which the config with these values is fastest."""
     made = read_sweep(path)
-    [info] = describe_kernels(made, path.with_suffix(".log"))
+    [info] = describe_kernels(made, SweepOptions(), path.with_suffix(".log"))
     plain = path.with_suffix(".jsonl")
     journal = Journal.open(plain)
     for problem in made.problems:

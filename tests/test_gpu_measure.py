@@ -15,6 +15,7 @@ import planted
 
 ROOT = Path(__file__).resolve().parent.parent
 pytestmark = pytest.mark.gpu
+PATH = os.pathsep.join((str(ROOT), os.environ.get("PYTHONPATH", "")))
 
 
 def sweep(folder: Path, *options: str, cache: str = "cache") -> tuple[dict[str, Any], str]:
@@ -25,7 +26,7 @@ def sweep(folder: Path, *options: str, cache: str = "cache") -> tuple[dict[str, 
         env=os.environ
         | {
             "TRITUNE_CACHE_DIR": str(folder / cache),
-            "PYTHONPATH": os.pathsep.join((str(ROOT), os.environ.get("PYTHONPATH", ""))),
+            "PYTHONPATH": PATH,
         },
         capture_output=True,
         text=True,
@@ -114,7 +115,7 @@ def test_near_serves_no_size_at_which_the_locked_config_is_wrong(tmp_path: Path)
     ran = subprocess.run(
         [sys.executable, "ops.py"],
         cwd=folder,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        env=os.environ | {"PYTHONPATH": PATH},
         capture_output=True,
         text=True,
         check=True,
@@ -127,9 +128,7 @@ def tritune(folder: Path, *arguments: str, **env: str) -> subprocess.CompletedPr
     return subprocess.run(
         [sys.executable, *arguments],
         cwd=folder,
-        env=os.environ
-        | {"TRITUNE_CACHE_DIR": str(folder / "cache"), "PYTHONPATH": str(ROOT)}
-        | env,
+        env=os.environ | {"TRITUNE_CACHE_DIR": str(folder / "cache"), "PYTHONPATH": PATH} | env,
         capture_output=True,
         text=True,
         check=False,

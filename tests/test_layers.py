@@ -23,9 +23,13 @@ COMPOSERS = ("pipeline", "cli")
 DRIVERS = (
     "device",
     "launches",
+    "intercept",
     "load",
     "verify",
     "dispatch",
+    "adopt",
+    "adopted",
+    "discover",
     "launcher",
     "recall",
     "opaque",

@@ -79,3 +79,13 @@ def test_dynamic_sizes_are_one_graph_and_each_size_is_looked_up_when_it_runs(lau
 
     assert len(graphs) == 1
     assert launched == [(n, {"BLOCK": 32, "num_warps": 8}) for n in (10, 20, 300)]
+
+
+def test_an_op_of_the_main_module_has_a_name_that_a_class_does_not_change(launched):
+    def plus_one(x: torch.Tensor) -> torch.Tensor:
+        return parts(x)
+
+    plus_one.__module__, plus_one.__qualname__ = "__main__", "plus_one"
+    tritune.op(plus_one)
+
+    assert hasattr(torch.ops.tritune, "main___plus_one")

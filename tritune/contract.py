@@ -59,6 +59,8 @@ class Contract:
     """The tensors whose dtype and alignment are in the key; None is every tensor."""
     near: str | None
     tunables: tuple[str, ...]
+    layout: bool = False
+    """Whether the key says which dimension of a tensor is the dense one, where not the last."""
 
     @property
     def scalars(self) -> tuple[str, ...]:
@@ -146,6 +148,13 @@ def check_named(contract: Contract, named: Iterable[str]) -> None:
         what = f"`{short}.config()` needs {quoted(missing)} too"
         hint = "" if contract.like is not None else "name the tensors of the key with like=[...]"
         raise KernelError(what, where=call_site(), hint=hint)
+
+
+def check_whole(contract: Contract, config: Iterable[str], where: str) -> None:
+    """A config has a value for every tunable, or a KernelError."""
+    if missing := [name for name in contract.tunables if name not in set(config)]:
+        what = f"a config of `{contract.function.short}` needs {quoted(missing)} too"
+        raise KernelError(what, where=where, hint=f"it has {', '.join(contract.tunables)}")
 
 
 def named_checker(contract: Contract) -> Callable[[tuple[str, ...]], None]:

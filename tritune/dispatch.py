@@ -16,7 +16,7 @@ from triton.runtime.jit import MockTensor
 
 from tritune import contract as contracts
 from tritune import inductor, keys, lookup, misses, recall, silicon, switches
-from tritune.contract import Contract, call_site, quoted
+from tritune.contract import Contract, call_site
 from tritune.errors import KernelError
 from tritune.launcher import Launcher
 from tritune.model import Config, Value
@@ -48,10 +48,11 @@ class Kernel(Autotuner):  # type: ignore[misc]
     like: tuple[str, ...] | None
     near: str | None
     lockfile: Path
+    otherwise = lookup.DEFAULT
 
     def __init__(self, tuning: Tuning, contract: Contract, lockfile: Path) -> None:
         self._defaults = dict(contract.function.defaults)
-        prune = inductor.pruner(self._for_inductor, contract, self._defaults)
+        prune = inductor.pruner(self._for_inductor, contract, self._defaults, tuning.stock)
         super().__init__(
             tuning.fn,
             list(contract.function.params),
@@ -133,9 +134,9 @@ class Kernel(Autotuner):  # type: ignore[misc]
         mocked = [MockTensor.wrap_dtype(arg) for arg in args]
         return [self.run(*mocked, grid=grid, warmup=True, **kwargs)]
 
-    def serve(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Value]:
-        """The config that a launch with these arguments would run; nothing is counted."""
-        return self._passed(args, kwargs) or dict(self._answer(self.bind(args, kwargs)).config)
+    def choices(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[dict[str, Value]]:
+        """What a launch with these arguments would run, the first that can; nothing is counted."""
+        return [self._passed(args, kwargs) or dict(self._answer(self.bind(args, kwargs)).config)]
 
     def hook_of(self, config: Mapping[str, Value]) -> Callable[[dict[str, Any]], object] | None:
         """The `pre_hook` that belongs to *config*, to be called with every argument by name."""
@@ -225,10 +226,7 @@ class Kernel(Autotuner):  # type: ignore[misc]
 
     def check_config(self, config: Mapping[str, Value], where: str) -> None:
         """A whole config of this kernel, or a KernelError."""
-        missing = [name for name in self.tunables if name not in config]
-        if missing:
-            what = f"a config of `{self.contract.function.short}` needs {quoted(missing)} too"
-            raise KernelError(what, where=where, hint=f"it has {', '.join(self.tunables)}")
+        contracts.check_whole(self.contract, config, where)
         if why := self.tuning.refusal(Config.of(config)):
             raise KernelError(why, where=where)
 
@@ -262,7 +260,7 @@ class Kernel(Autotuner):  # type: ignore[misc]
         self.cache[(self.key_of(bound),)] = served.live
         return served
 
-    def _for_inductor(self, bound: dict[str, Any]) -> TritonConfig:
+    def _for_inductor(self, bound: dict[str, Any]) -> TritonConfig | None:
         served = self._answer(bound)
         if served.kind == "forced":
             raise inductor.forced(self.contract)
@@ -278,6 +276,7 @@ class Kernel(Autotuner):  # type: ignore[misc]
             kernel=self.name,
             key=tuple(keys.parts(self.contract, bound)),
             near=self.near,
+            otherwise=self.otherwise,
             values={
                 **{name: getattr(device, name) for name in _FACTS},
                 **{name: bound[name] for name in self.contract.scalars},

@@ -13,39 +13,63 @@ from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
+from tritune import keys
 from tritune.contract import Contract
 from tritune.errors import KernelError
 
 Answer = Callable[[dict[str, Any]], Any]
-"""The arguments of a call by name -> the live Config."""
+"""The arguments of a call by name -> the live Config; None where nothing is locked."""
 
 _kernels: dict[int, tuple[Answer, tuple[str, ...], tuple[str, ...], SimpleNamespace]] = {}
+_listed: dict[int, tuple[Any, ...]] = {}
+"""The configs of kernels that nobody decorated: theirs are told by their place in that list."""
 _numbers = itertools.count()
 
 
 class _Aligned:
     """A tensor as far as a key can know it while tracing; Inductor sees to alignment itself."""
 
-    def __init__(self, dtype: object) -> None:
-        self.dtype = dtype
+    def __init__(self, dtype: object, dense: int, dimensions: int) -> None:
+        self.dtype, self._dense = dtype, dense
+        self.shape = (2,) * dimensions
+
+    def stride(self) -> tuple[int, ...]:
+        """Strides of which `keys.layout` says what it said of the tensor's own."""
+        dense = self._dense if self._dense >= 0 else len(self.shape) - 1
+        return tuple(1 if at == dense else 2 for at in range(len(self.shape)))
 
     def data_ptr(self) -> int:
         return 0
 
 
 def pruner(
-    answer: Answer, contract: Contract, defaults: Mapping[str, Any]
-) -> Callable[..., list[Any]]:
-    """An `early_config_prune` that leaves the locked config alone, and no benchmark to run."""
-    number, holder = next(_numbers), SimpleNamespace()
-    scalars, tensors = contract.scalars, contract.tensors
-    _kernels[number] = (answer, scalars, tensors, holder)
+    answer: Answer,
+    contract: Contract,
+    defaults: Mapping[str, Any],
+    stock: Any = None,
+) -> Callable[..., Any]:
+    """An `early_config_prune` that leaves the locked config alone, and no benchmark to run.
 
-    def early_config_prune(configs: Any, named: Any, **kwargs: Any) -> list[Any]:  # noqa: ARG001
+    Where nothing is locked, it does what that of the *stock* autotuner does.
+    """
+    own = None if stock is None else vars(stock).get("early_config_prune")
+    number, holder = next(_numbers), SimpleNamespace()
+    scalars, tensors, layout = contract.scalars, contract.tensors, contract.layout
+    _kernels[number] = (answer, scalars, tensors, holder)
+    if layout and stock is not None:
+        _listed[number] = tuple(stock.configs)
+
+    def early_config_prune(configs: Any, named: Any, **kwargs: Any) -> Any:
         bound = {**defaults, **named, **kwargs}
         values = tuple([bound[name] for name in scalars])  # Dynamo traces no generator
         dtypes = tuple([getattr(bound[name], "dtype", None) for name in tensors])
-        return [getattr(holder, locked_name(number, values, dtypes))]
+        dense = tuple([_dense(bound[name]) for name in tensors]) if layout else ()
+        name = locked_name(number, values, dtypes, dense)
+        if not name:
+            return configs if own is None else own(configs, named, **kwargs)
+        if name.isdigit():  # with what Dynamo has put into it: the results of heuristics
+            return [configs[int(name)]]
+        return [getattr(holder, name)]
 
     return early_config_prune
 
@@ -60,13 +84,37 @@ def forced(contract: Contract) -> KernelError:
     )
 
 
-def locked_name(number: int, values: tuple[Any, ...], dtypes: tuple[Any, ...]) -> str:
-    """The attribute of the kernel's holder at which the config for these values is."""
+def _dense(value: Any) -> tuple[int, int]:
+    """What a key says of a tensor's layout."""
+    if not hasattr(value, "stride"):
+        return -1, 0
+    return keys.layout(value.shape, value.stride()), len(value.shape)
+
+
+def locked_name(
+    number: int,
+    values: tuple[Any, ...],
+    dtypes: tuple[Any, ...],
+    dense: tuple[tuple[int, int], ...] = (),
+) -> str:
+    """The attribute of the kernel's holder at which the config for these values is.
+
+    A number is its place in the kernel's own list; empty where nothing is locked for them.
+    """
     answer, scalars, tensors, holder = _kernels[number]
-    stand_ins = [None if dtype is None else _Aligned(dtype) for dtype in dtypes]
+    layouts = dense or ((-1, 0),) * len(dtypes)
+    stand_ins = [
+        None if dtype is None else _Aligned(dtype, *layout)
+        for dtype, layout in zip(dtypes, layouts, strict=True)
+    ]
     live = answer(
         {**dict(zip(scalars, values, strict=True)), **dict(zip(tensors, stand_ins, strict=True))}
     )
+    if live is None:
+        return ""
+    for place, one in enumerate(_listed.get(number, ())):
+        if one.all_kwargs() == live.all_kwargs():
+            return str(place)
     for name, known in vars(holder).items():
         if known is live:
             return name

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import operator
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tritune.contract import Contract
@@ -41,6 +41,8 @@ _TRITON = {
 _TENSORS = frozenset({"Tensor", "Parameter"})
 """torch's own classes; torch itself is not imported."""
 _PLAIN = frozenset({int, float, bool, type(None)})
+_HASHED = _PLAIN | {str}
+"""Classes of a key argument that is remembered as it is."""
 
 
 def text(contract: Contract, bound: Mapping[str, Any]) -> str:
@@ -55,7 +57,8 @@ def parts(contract: Contract, bound: Mapping[str, Any]) -> Iterator[tuple[str, s
     for name in contract.tensors:
         value = bound[name]
         if contract.like is not None or is_tensor(value):
-            yield name, _tensor(value, aligned=name in any_alignment)
+            known = _tensor(value, aligned=name in any_alignment)
+            yield name, known + (_layout_text(value) if contract.layout else "")
 
 
 def memo(contract: Contract, bound: Mapping[str, Any]) -> tuple[object, ...]:
@@ -63,11 +66,16 @@ def memo(contract: Contract, bound: Mapping[str, Any]) -> tuple[object, ...]:
     found: list[object] = []
     for name in contract.scalars:
         value = bound[name]
+        if hasattr(value, "data_ptr"):  # by what it is, not by which: a memo must not hold it
+            found.append(_facts(value))
+            continue
         # 1 == True == 1.0 in a dictionary, yet they are three texts.
         found.append(value if value.__class__ is int else (value.__class__, value))
     for name in contract.tensors:
         value = bound[name]
         found.append(_facts(value) if hasattr(value, "data_ptr") else _other(value))
+        if contract.layout:
+            found.append(_layout_text(value))
     return tuple(found)
 
 
@@ -119,6 +127,24 @@ def _tensor(value: Any, *, aligned: bool) -> str:
     return dtype_name(base.dtype) + ("" if known else "(unaligned)")
 
 
+def _layout_text(value: Any) -> str:
+    """`(dim0)`: which dimension is the dense one; empty where it is the last, as mostly."""
+    base: Any = value if hasattr(value, "stride") else getattr(value, "base", None)
+    if not hasattr(base, "stride"):
+        return ""
+    dense = layout(base.shape, base.stride())
+    return "" if dense < 0 else f"(dim{dense})" if dense < len(base.shape) else "(strided)"
+
+
+def layout(shape: Sequence[int], strides: Sequence[int]) -> int:
+    """The dimension of stride 1: -1 for the last one, the number of all where there is none."""
+    long = [at for at in range(len(shape)) if shape[at] != 1]
+    if not long or strides[long[-1]] == 1:
+        return -1
+    dense = [at for at in long if strides[at] == 1]
+    return dense[0] if dense else len(shape)
+
+
 def _scalar(contract: Contract, name: str, value: Any) -> str:
     value = getattr(value, "value", value)  # a tl.constexpr, or a member of an enumeration
     if value is None:
@@ -127,12 +153,14 @@ def _scalar(contract: Contract, name: str, value: Any) -> str:
         return value if value.replace(".", "_").isidentifier() else json.dumps(value)
     if isinstance(value, (bool, float)):
         return str(value)
-    if hasattr(value, "__index__"):  # int, numpy's integers, torch.SymInt
+    if hasattr(value, "__index__") and not is_tensor(value):  # int, numpy's integers, torch.SymInt
         return str(operator.index(value))
     return _thing(contract, name, value)
 
 
 def _thing(contract: Contract, name: str, value: Any) -> str:
+    if isinstance(value, tuple) and not is_tensor(value):
+        return "(" + ",".join(_scalar(contract, name, item) for item in value) + ")"
     if is_tensor(value):
         return _tensor(value, aligned=name in contract.function.any_alignment)
     if type(value).__name__ == "dtype":

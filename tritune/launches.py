@@ -1,7 +1,6 @@
 """launches: an op and a problem -> the kernel launches inside it, with fake or real tensors.
 
-Runs in a worker. The op runs unmodified: its tunable launches are intercepted and the config
-under trial is forced on them. Knows nothing of compiling, timing or choosing.
+Runs in a worker. Knows nothing of compiling, timing or choosing.
 """
 
 from __future__ import annotations
@@ -9,54 +8,31 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import random
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from tritune import contract, runtime
+from tritune import runtime
 from tritune.device import fakes
 from tritune.errors import KernelError, TrituneError
+from tritune.intercept import Captured, capture, is_admitted
 from tritune.load import Loaded
-from tritune.model import Candidate, Config, Launches, Problem, Reason, Rejected, Target, Work
+from tritune.model import (
+    KEY,
+    Candidate,
+    Config,
+    Launches,
+    Problem,
+    Reason,
+    Rejected,
+    Target,
+    Work,
+)
 
 SEED = 20
 """Every problem is made from this seed, so that its outputs have a digest worth comparing."""
 
 
-@dataclass
-class Captured:
-    """One launch of the kernel under trial, ready to be made again."""
-
-    kernel: Any
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-    grid: Any
-    config: Mapping[str, Any]
-
-    def launch(self) -> None:
-        self.kernel.fn.run(*self.args, **self.kwargs, grid=self.grid, warmup=False)
-
-    def warmup(self) -> Any:
-        """Compile without a launch."""
-        return self.kernel.fn.run(*self.args, **self.kwargs, grid=self.grid, warmup=True)
-
-    def named(self) -> dict[str, Any]:
-        """Every argument by name, those that heuristics set included."""
-        named = dict(zip(self.kernel.arg_names, self.args, strict=False)) | self.kwargs
-        step = self.kernel.fn
-        while hasattr(step, "fn"):
-            for name, heuristic in getattr(step, "values", {}).items():
-                named[name] = heuristic(dict(named))
-            step = step.fn
-        return named
-
-    def grid_sizes(self) -> tuple[int, ...]:
-        grid = self.grid(self.named()) if callable(self.grid) else self.grid
-        return tuple(int(size) for size in (grid if isinstance(grid, Sequence) else (grid,)))
-
-
-class ConflictError(KernelError):
-    """The op itself passes a meta-parameter that the sweep tunes."""
+PRUNED = "for the arguments that it is launched with"
 
 
 def torch_values(problem: Problem) -> dict[str, Any]:
@@ -65,6 +41,8 @@ def torch_values(problem: Problem) -> dict[str, Any]:
 
     values: dict[str, Any] = {}
     for name, value in problem.axes:
+        if name == KEY:
+            continue
         dtype = getattr(torch, value, None) if isinstance(value, str) else None
         values[name] = dtype if isinstance(dtype, torch.dtype) else value
     return values
@@ -96,48 +74,8 @@ def _place(function: Callable[..., Any]) -> str:
     return f"{code.co_filename}:{code.co_firstlineno}" if code else ""
 
 
-def capture(
-    kernel: Any, run: Callable[[], Any], config: Config, *, launch: bool = True
-) -> tuple[Any, list[Captured]]:
-    """Run an op with *config* forced: what it returned, and its launches of *kernel*.
-
-    Raises:
-        ConflictError: a launch passes another value for a tunable than the one under trial.
-    """
-    forced = config.as_dict()
-    captured: list[Captured] = []
-
-    def intercepted(other: Any, args: Any, kwargs: Mapping[str, Any], grid: Any) -> None:
-        values = forced if other is kernel else other.serve(args, kwargs)
-        _refuse_conflict({**dict(zip(other.arg_names, args, strict=False)), **kwargs}, values)
-        by_position = other.arg_names[: len(args)]
-        named = {n: v for n, v in values.items() if v is not None and n not in by_position}
-        one = Captured(other, tuple(args), {**kwargs, **named}, grid, values)
-        if other is kernel:
-            captured.append(one)
-        if launch and all(one.grid_sizes()):
-            _run_hook(one)
-            one.launch()
-
-    with runtime.forced(kernel, forced), runtime.intercept(intercepted):
-        returned = run()
-    return returned, captured
-
-
-def _refuse_conflict(passed: Mapping[str, Any], values: Mapping[str, Any]) -> None:
-    for name in values:
-        if name in passed and passed[name] != values[name]:
-            raise ConflictError(
-                f"the op passes {name}={passed[name]} itself, and the sweep tunes {name}",
-                where=contract.call_site(),
-                hint=f"leave {name} out of the launch, or out of `space:` and `default=`",
-            )
-
-
-def _run_hook(one: Captured) -> None:
-    hook = one.kernel.hook_of(one.config)
-    if hook is not None:
-        hook(one.named())
+class PrunedError(Exception):
+    """The kernel's author leaves the config under trial out for what is launched here."""
 
 
 def facts(
@@ -145,9 +83,13 @@ def facts(
 ) -> tuple[Work, tuple[Launches | Rejected, ...]]:
     """What each config launches on *problem*, found with no GPU and no compile."""
     try:
-        return _facts(loaded, problem, configs, target, values=False)
+        work, found = _facts(loaded, problem, configs, target, values=False)
     except fakes.reads_values():
         return _facts(loaded, problem, configs, target, values=True)
+    if loaded.is_foreign and all(isinstance(one, Launches) and not one.key for one in found):
+        # It was found to be launched, so this is a custom op, which runs on real tensors only.
+        return _facts(loaded, problem, configs, target, values=True)
+    return work, found
 
 
 def _facts(
@@ -165,6 +107,9 @@ def _facts(
                 raise
             except fakes.reads_values():
                 raise
+            except PrunedError:
+                pruned = Rejected(candidate=candidate, reason=Reason.PRUNED, detail=PRUNED)
+                found.append(pruned)
             except Exception as error:  # noqa: BLE001  # the boundary: an op may raise anything
                 detail = f"{type(error).__name__}: {error}".splitlines()[0][:200]
                 rejected = Rejected(candidate=candidate, reason=Reason.LAUNCHES, detail=detail)
@@ -176,7 +121,9 @@ def _facts(
 
 
 def _launches(loaded: Loaded, made: Any, candidate: Candidate) -> tuple[Launches, str]:
-    _, captured = capture(loaded.kernel, made.run, candidate.config, launch=False)
+    under = candidate.problem.key
+    config = candidate.config
+    _, captured = capture(loaded.kernel, made.run, config, launch=False, key=under)
     keys = {one.kernel.key_of(one.named()) for one in captured}
     if len(keys) > 1:
         raise KernelError(
@@ -184,6 +131,8 @@ def _launches(loaded: Loaded, made: Any, candidate: Candidate) -> tuple[Launches
             + " · ".join(sorted(keys)),
             hint="make a problem of its own for each",
         )
+    if loaded.is_foreign and not is_admitted(captured):
+        raise PrunedError
     classes = [compile_key(one) for one in captured]
     dtypes = [key.split("'*")[1].split("'")[0] for key in classes if "'*" in key]
     return (

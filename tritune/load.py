@@ -14,7 +14,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
 
-from tritune import contract
+from tritune import adopt, contract, runtime, switches
+from tritune.adopted import Adopted
 from tritune.errors import KernelError
 from tritune.identity import problem_digest, source_digest
 from tritune.model import Config, KernelInfo, Value
@@ -26,7 +27,13 @@ class Loaded:
     """A tunable kernel and the function that makes its problems."""
 
     kernel: Any
+    """None where only running the op can tell: `discover`."""
     problem: Callable[..., Any]
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether nobody decorated it."""
+        return isinstance(self.kernel, Adopted)
 
 
 def load(kernel: str | None, problem: str | None) -> Loaded:
@@ -35,6 +42,8 @@ def load(kernel: str | None, problem: str | None) -> Loaded:
     if len(loaded) > 1:
         names = ", ".join(f"`{one.kernel.name}`" for one in loaded)
         raise KernelError(f"`{problem}` launches several kernels", hint=f"name one of {names}")
+    if loaded[0].kernel is None:
+        raise no_kernel(loaded[0].problem)
     return loaded[0]
 
 
@@ -42,23 +51,26 @@ def load_all(kernel: str | None, problem: str | None) -> tuple[Loaded, ...]:
     """All that are to be tuned. With a *problem*, *kernel* may also be the name of one of its."""
     if problem is None:
         found = _kernel(kernel or "")
-        return (Loaded(found, found.problem or _no_problem(found)),)
+        function = found.problem or _no_problem(found)
+        adopt.begin(adopt.Scope(_lockfile(function)))  # its op may launch others besides
+        return (Loaded(found, function),)
     function = _problem(problem)
+    adopt.begin(adopt.Scope(_lockfile(function)))
     marked = _marked(function)
     if kernel is None:
-        return tuple(Loaded(one, function) for one in marked or [_no_kernel(function)])
+        return tuple(Loaded(one, function) for one in marked or [None])
     named = [one for one in marked if one.name == kernel]
-    return (Loaded(named[0] if named else _kernel(kernel), function),)
+    return (Loaded(named[0] if named else _kernel_or_called(kernel), function),)
 
 
 def describe_all(loaded: tuple[Loaded, ...]) -> tuple[KernelInfo, ...]:
-    """Each of them."""
-    return tuple(describe(one) for one in loaded)
+    """Each of them that is known."""
+    return tuple(describe(one) for one in loaded if one.kernel is not None)
 
 
 def describe(loaded: Loaded) -> KernelInfo:
     """What the parent, which imports none of it, has to know."""
-    kernel, function = loaded.kernel, contract.describe(loaded.kernel)
+    kernel, function = loaded.kernel, loaded.kernel.contract.function
     code = inspect.unwrap(loaded.problem).__code__
     parameters = inspect.signature(loaded.problem).parameters
     return KernelInfo(
@@ -78,7 +90,15 @@ def describe(loaded: Loaded) -> KernelInfo:
         problem_params=tuple((n, p.default is not p.empty) for n, p in parameters.items()),
         source=source_digest(kernel),
         problem_source=problem_digest(loaded.problem),
+        foreign=loaded.is_foreign,
+        notes=tuple(getattr(kernel, "notes", ())),
     )
+
+
+def _lockfile(function: Callable[..., Any]) -> Path:
+    """Where winners of kernels that nobody decorated go: beside the problem, not the kernel."""
+    beside = Path(function.__code__.co_filename).absolute().parent / runtime.LOCKFILE
+    return Path(switches.lockfile() or beside).absolute()
 
 
 def _configs(kernel: Any) -> tuple[Config, ...]:
@@ -93,23 +113,41 @@ def _reference(function: Callable[..., Any], file: str) -> str:
     return f"{where}:{function.__qualname__}"
 
 
+def _kernel_or_called(reference: str) -> Any:
+    """As the reference says; else an autotuned kernel of that name that no attribute holds."""
+    try:
+        return _kernel(reference)
+    except KernelError:
+        if found := adopt.called(reference):
+            return found
+        raise
+
+
 def _kernel(reference: str) -> Any:
     module, name = import_reference(reference)
     found = find(module, name, "tunable kernels", is_kernel)
     where = _place(module)
     if is_kernel(found):
         return _with_source(found, where)
+    if adopted := adopt.adopted_at(found):
+        return _with_source(adopted, where)
     if any(kind.__module__.startswith("triton.") for kind in type(found).__mro__):
         raise KernelError(
             f"`{name}` is a Triton kernel without its tritune line",
             where=where,
-            hint=f"write above its decorators\n    import tritune\n    {_decorator(found)}",
+            hint=f"write above its decorators\n    import tritune\n    {_decorator(found)}"
+            + _or_problem(found),
         )
     raise KernelError(
         f"`{name}` is {_kind(found)}, not a kernel",
         where=where,
         hint=_these("tunable kernels", module, is_kernel),
     )
+
+
+def _or_problem(found: Any) -> str:
+    other = "\nor name a function that makes its problems: `problem: FILE.py:FUNCTION`"
+    return other if adopt.inside(found) is not None else ""
 
 
 def _decorator(found: Any) -> str:
@@ -171,9 +209,9 @@ def _no_problem(kernel: Any) -> NoReturn:
     )
 
 
-def _no_kernel(function: Callable[..., Any]) -> NoReturn:
+def no_kernel(function: Callable[..., Any]) -> KernelError:
     code = function.__code__
-    raise KernelError(
+    return KernelError(
         f"`{function.__qualname__}` is not the problem of any tunable kernel",
         where=f"{code.co_filename}:{code.co_firstlineno}",
         hint="mark it with `@tritune.problem(kernel)`, or name the kernel in the sweep file",

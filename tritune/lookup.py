@@ -29,6 +29,7 @@ REACH = re.compile(r"([0-9]{1,19}) <= (\w+) <= ([0-9]{1,19})")
 """What the evidence of an entry says of its reach."""
 UNREADABLE = "what is damaged in its evidence"
 """A reach that no size is within."""
+DEFAULT = "it runs its default"
 Refusal = Callable[[Config], str]
 """Why a kernel cannot run a locked config; empty when it can."""
 
@@ -43,6 +44,8 @@ class Asked:
     near: str | None
     values: Mapping[str, object]
     """What a constraint may name beside the config."""
+    otherwise: str = DEFAULT
+    """What becomes of it where nothing is locked."""
 
     @property
     def text(self) -> str:
@@ -85,6 +88,12 @@ class Lockfile:
         """Whose entries the device *label* may use besides, and where; empty where nobody's."""
         known = self.document.devices if self.document else ()
         return next(((one.use, one.where) for one in known if one.name == label), ("", ()))
+
+    @property
+    def kernels(self) -> tuple[str, ...]:
+        """Those that it has entries of."""
+        held = self._scan or self.document
+        return tuple(held.kernels) if held else ()
 
     def section(self, kernel: str) -> lockscan.Configs:
         """Device label -> key -> config of one kernel; read when the kernel is imported."""

@@ -31,10 +31,11 @@ def report(file: Lockfile, device: DeviceIdentity, asked: Asked, why: str) -> No
         _said.add(asked.kernel)
     if first and file.error is None:
         logger.warning(
-            "%s: no locked config for %s on %s, so it runs its default: %s",
+            "%s: no locked config for %s on %s, so %s: %s",
             asked.kernel,
             asked.text,
             label,
+            asked.otherwise,
             why,
         )
 

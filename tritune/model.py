@@ -74,6 +74,10 @@ def _rank(value: Value) -> tuple[int, float, str]:
     return (0, 0.0, "") if value is None else (2, 0.0, value)
 
 
+KEY = "@key"
+"""An axis that no function can have: the one of several keys whose launches are tuned."""
+
+
 @dataclass(frozen=True, slots=True)
 class Problem:
     """One point of the sweep file's `shapes:`, its axes in the order of the file."""
@@ -84,8 +88,18 @@ class Problem:
     def of(cls, axes: Mapping[str, Value]) -> Problem:
         return cls(tuple(axes.items()))
 
+    @property
+    def key(self) -> str:
+        """Only the launches under this key are tuned; all of the kernel's where it is empty."""
+        return str(self.as_dict().get(KEY, ""))
+
+    def under(self, key: str) -> Problem:
+        """The same problem, of which only the launches under *key* are tuned."""
+        return Problem((*self.axes, (KEY, key)))
+
     def __str__(self) -> str:
-        return " ".join(f"{name}={_show(value)}" for name, value in self.axes)
+        axes = " ".join(f"{name}={_show(value)}" for name, value in self.axes if name != KEY)
+        return f"{axes} under `{self.key}`" if self.key else axes
 
     def as_dict(self) -> dict[str, Value]:
         return dict(self.axes)
@@ -214,6 +228,12 @@ class KernelInfo:
     """A digest of the kernel's code and of every constant and function it reaches."""
     problem_source: str = ""
     """The same of its problem function, which reaches the op, its reference and other kernels."""
+    foreign: bool = False
+    """Nobody decorated it: it was found under `triton.autotune` inside the op."""
+    keys: tuple[tuple[Problem, tuple[str, ...]], ...] = ()
+    """What the op of each problem launches it under, where it is foreign."""
+    notes: tuple[str, ...] = ()
+    """What a reader should know of it, a line each."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -230,6 +250,7 @@ class Reason(Enum):
 
     ILLEGAL = "illegal value"
     LAUNCHES = "the op cannot be launched"
+    PRUNED = "its own prune function leaves it out"
     COMPILE = "does not compile"
     CRASH = "the compiler crashed"
     TIMEOUT = "compile time-out"

@@ -19,6 +19,8 @@ def make(function: Callable[..., Any], mutates: tuple[str, ...]) -> Callable[...
     import torch
 
     name = re.sub(r"\W+", "_", f"{function.__module__}_{function.__qualname__}")
+    # Inductor writes it into a class, where a name that begins with two of them is another one.
+    name = name.lstrip("_")
     custom = torch.library.custom_op(f"tritune::{name}", function, mutates_args=mutates)
 
     def shapes(*args: Any, **named: Any) -> Any:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tritune import contract as contracts
-from tritune import silicon, switches
+from tritune import installing, silicon, switches
 from tritune.contract import call_site as caller
 from tritune.errors import EnvironmentFaultError, KernelError
 from tritune.model import DeviceIdentity, Value
@@ -77,6 +77,7 @@ def kernel(
     def decorate(inner: Any) -> Any:
         from tritune import dispatch, tuned
 
+        installing.resume()
         function = contracts.describe(inner)
         if isinstance(inner, dispatch.Kernel):
             raise KernelError(

@@ -57,7 +57,8 @@ def _driver() -> Any:
 
 def _identity(driver: Any, index: int) -> DeviceIdentity | None:
     utils: Any = getattr(driver, "utils", None)
-    if not hasattr(utils, "get_device_properties"):  # no driver, or a stand-in that only compiles
+    is_device = hasattr(utils, "get_device_properties") and not hasattr(driver, "only_compiles")
+    if not is_device:  # no driver, or a stand-in
         return None
     target = driver.get_current_target()
     facts = utils.get_device_properties(index)

@@ -156,6 +156,7 @@ def check_against(sweep: Sweep, info: KernelInfo) -> None:
         ManyMistakesError: every disagreement, by its place in the file.
     """
     found = [*_space(sweep, info), *_problems(sweep, info), *_constraints(sweep, info)]
+    found += _beyond(sweep, info)
     if found:
         raise ManyMistakesError(sorted(found, key=_position))
 
@@ -194,8 +195,18 @@ def _space(sweep: Sweep, info: KernelInfo) -> Iterator[SpecError]:
             hint = "annotate it with tl.constexpr, or make it an axis of `shapes`"
         else:
             what = f"`{name}` is not a tunable of `{_function(info)}`"
-            hint = f"add it to default= of `@tritune.kernel`; it has {', '.join(info.tunables)}"
+            add = "" if info.foreign else "add it to default= of `@tritune.kernel`; "
+            hint = f"{add}it has {', '.join(info.tunables)}"
         yield SpecError(what, where=sweep.where(path), hint=hint)
+
+
+def _beyond(sweep: Sweep, info: KernelInfo) -> Iterator[SpecError]:
+    """A config that its author did not list may read or write out of bounds, and be fast."""
+    sections = [section.constraints for section in sweep.sections]
+    if info.foreign and any(_space_paths(sweep)) and not any((sweep.constraints, *sections)):
+        what = f"nothing says which configs are valid beyond the {len(info.configs)} of its author"
+        hint = "add `constraints:` that say it, or leave `space:` out to try the author's own list"
+        yield SpecError(what, where=sweep.where("space"), hint=hint)
 
 
 def _rows(sweep: Sweep) -> Iterator[tuple[str, set[str]]]:

@@ -3,13 +3,14 @@
 A `pre_hook` is code, so no lockfile can hold it: it belongs to the kernel's own list of
 configs, and a locked config is matched back to it. What is for tuning only (`reset_to_zero`,
 `restore_value`) is kept for a sweep and never run in production; the autotuner's own hooks and
-its pruning never run at all.
+its pruning never run at all, except that the prune function of a kernel that nobody decorated
+says what a launch may run.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -154,6 +155,43 @@ def of_autotuned(stock: Any, default: Mapping[str, Value] | None, function: Func
     )
 
 
+def of_foreign(stock: Any, function: Function, made: Iterable[TritonConfig] = ()) -> Tuning:
+    """A kernel of somebody else's: its configs may say different names; None is "not said".
+
+    They are copied, because a prune function may change the kernel's own in place; *made* are
+    those that the prune function adds to the list.
+    """
+    configs = tuple(map(copied, (*stock.configs, *made)))
+    extra = dict.fromkeys(name for live in configs for name in live.kwargs if name not in _ALWAYS)
+    spoken = [name for name in _names(list(configs)) if name in _SOMETIMES and name not in extra]
+    names = (*extra, *_ALWAYS, *spoken)
+    values = tuple(_values(live, names) for live in configs)
+    for config in values:
+        _check_plain(config, function)
+    return Tuning(
+        fn=stock.fn,
+        default=dict(values[0]),
+        configs=configs,
+        values=values,
+        key=tuple(stock.keys or ()),
+        reset_to_zero=tuple(stock.reset_to_zero or ()),
+        restore_value=tuple(stock.restore_value or ()),
+        stock=stock,
+    )
+
+
+def values_of(live: TritonConfig, names: Iterable[str]) -> dict[str, Value]:
+    """A live Config as plain values."""
+    return _values(live, tuple(names))
+
+
+def copied(live: TritonConfig) -> TritonConfig:
+    """The same config with its hook; a change of one is no change of the other."""
+    made = copy.copy(live)
+    made.kwargs = dict(live.kwargs)
+    return made
+
+
 def autotuner_of(decorated: object, function: Function) -> Any:
     """The autotuner at the top of *decorated*; None where there is none."""
     if isinstance(decorated, Autotuner):
@@ -203,6 +241,16 @@ def _values(live: TritonConfig, names: tuple[str, ...]) -> dict[str, Value]:
         name: live.kwargs[name] if name in live.kwargs else getattr(live, name, None)
         for name in names
     }
+
+
+def _check_plain(config: Mapping[str, Value], function: Function) -> None:
+    for name, value in config.items():
+        if value is not None and not isinstance(value, (bool, int, float, str)):
+            raise KernelError(
+                f"{name} of a config of `{function.short}` is a {type(value).__name__}, "
+                "which no lockfile can hold",
+                where=function.where,
+            )
 
 
 def _check_same_names(configs: list[TritonConfig], function: Function) -> None:

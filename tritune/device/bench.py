@@ -12,10 +12,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from tritune import launches, silicon, verify
+from tritune import intercept, launches, silicon, verify
 from tritune.device.lowering import brief
+from tritune.device.stages import count_compiles
 from tritune.errors import EnvironmentFaultError, TrituneError
-from tritune.launches import Captured
+from tritune.intercept import Captured
 from tritune.load import Loaded, load
 from tritune.model import (
     VARIES,
@@ -68,8 +69,13 @@ class Bench:
     """Written fresh tensors of the default's launch, by position, shared by equal candidates."""
     prepared: dict[Config, Prepared] = field(default_factory=dict)
     canary: Any = None
-    compiles: int = 0
+    compiled: Callable[[], int] = int
     """Of the kernel under trial: what a launch here did not find in the compile cache."""
+
+    @property
+    def under(self) -> str:
+        """The key whose launches are meant; empty for all of the kernel's."""
+        return "" if self.problem is None else self.problem.key
 
 
 def open_bench(
@@ -90,27 +96,12 @@ def open_bench(
         cold=timing.cache == "cold",
         flush=flush,
     )
-    count_compiles(bench)
+    bench.compiled = count_compiles(bench.loaded.kernel.contract.function.short)
     return bench
 
 
-def count_compiles(bench: Bench) -> None:
-    """From now on count what Triton compiles of the kernel under trial, in this process."""
-    from triton import knobs
-
-    before = knobs.compilation.listener
-    name = bench.loaded.kernel.contract.function.short
-
-    def listen(*, metadata: dict[str, Any], cache_hit: bool, **what: Any) -> None:
-        bench.compiles += not cache_hit and metadata.get("name") == name
-        if before is not None:
-            before(metadata=metadata, cache_hit=cache_hit, **what)
-
-    knobs.compilation.listener = listen
-
-
 def compiles(bench: Bench) -> int:
-    return bench.compiles
+    return bench.compiled()
 
 
 def identify(index: int) -> DeviceIdentity:
@@ -155,7 +146,9 @@ def run_once(bench: Bench, config: Config) -> tuple[tuple[Any, ...], list[Captur
 
     put_back(bench)
     with torch.device(bench.device), verify.poisoned():
-        returned, captured = launches.capture(bench.loaded.kernel, bench.made.run, config)
+        returned, captured = intercept.capture(
+            bench.loaded.kernel, bench.made.run, config, key=bench.under
+        )
     synchronize(bench)
     return verify.tensors(returned), captured
 

@@ -41,6 +41,25 @@ def world(target: Target, *, values: bool = False) -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def importing(target: Target) -> Iterator[None]:
+    """A world in which a module that asks for the GPU at its import is told of *target*.
+
+    Lists of configs may depend on the answer, so an import with no GPU is not to decide them.
+    """
+    with contextlib.ExitStack() as stack:
+        for name, answer in _cuda_answers(target).items():
+            stack.enter_context(mock.patch.object(torch_cuda(), name, answer))
+        stack.enter_context(_on_cpu())
+        yield
+
+
+def torch_cuda() -> Any:
+    import torch
+
+    return torch.cuda
+
+
 def _cuda_answers(target: Target) -> dict[str, Any]:
     capability = (target.arch // 10, target.arch % 10) if isinstance(target.arch, int) else (9, 4)
     properties = SimpleNamespace(

@@ -6,11 +6,11 @@ nothing here is ever a time. Runs in a worker whose environment says `TRITON_INT
 
 from __future__ import annotations
 
-from tritune import launches, verify
+from tritune import intercept, launches, verify
 from tritune.device.lowering import brief
 from tritune.errors import TrituneError
 from tritune.load import Loaded, load
-from tritune.model import Candidate, Config, Reason, Rejected, Verified
+from tritune.model import Candidate, Reason, Rejected, Verified
 
 ENV = {"TRITON_INTERPRET": "1"}
 
@@ -31,18 +31,25 @@ def check(loaded: Loaded, candidate: Candidate) -> Verified | Rejected:
 
 
 def _check(loaded: Loaded, candidate: Candidate) -> Verified | Rejected:
+    under = candidate.problem.key
+    if loaded.is_foreign:
+        made = launches.make(loaded, candidate.problem, "cpu")
+        _, captured = intercept.capture(
+            loaded.kernel, made.run, candidate.config, launch=False, key=under
+        )
+        if not intercept.is_admitted(captured):
+            return Rejected(candidate=candidate, reason=Reason.PRUNED, detail=launches.PRUNED)
     with verify.poisoned():
         made = launches.make(loaded, candidate.problem, "cpu")
     reference = made.reference
     if reference is None:
         made_again = launches.make(loaded, candidate.problem, "cpu")
-        default = Config.of(loaded.kernel.default)
-        returned, _ = launches.capture(loaded.kernel, made_again.run, default)
+        returned = intercept.as_it_comes(made_again.run)
         references = tuple(out.clone() for out in verify.tensors(returned))
     else:
         references = verify.tensors(reference())
     with verify.poisoned():
-        returned, _ = launches.capture(loaded.kernel, made.run, candidate.config)
+        returned, _ = intercept.capture(loaded.kernel, made.run, candidate.config, key=under)
     outputs = verify.tensors(returned)
     found = verify.difference(outputs, references)
     if not found.error <= found.tolerance:

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tritune.device import lowering, wheel
-from tritune.load import Loaded, describe_all, load, load_all
+from tritune.discover import discover, open_op
+from tritune.load import Loaded, describe_all, load_all
 from tritune.model import (
     Candidate,
     Config,
@@ -74,9 +75,16 @@ def own_cache(_: Desk | None = None) -> str:
     return str(knobs.cache.dir)
 
 
-def describe(_: Desk, kernel: str | None, problem: str | None) -> tuple[str, list[KernelInfo]]:
+def describe(
+    _: Desk, reference: Reference, problems: Sequence[Problem], target: Target
+) -> tuple[str, list[KernelInfo]]:
     """Triton's version here, and the kernels of a sweep file."""
-    return wheel.version(), list(describe_all(load_all(kernel, problem)))
+    problem = reference[1]
+    loaded = load_all(*reference) if problem is None else open_op(*reference, target)
+    infos = describe_all(loaded)
+    if not infos or any(info.foreign for info in infos):
+        infos = discover(loaded, problems, target)
+    return wheel.version(), list(infos)
 
 
 def look(
@@ -166,7 +174,8 @@ def _session(desk: Desk, reference: Reference, target: Target) -> lowering.Sessi
 
     backend = target.backend
     if reference not in desk.loaded:
-        desk.loaded[reference] = load(*reference)
+        triton.runtime.driver.set_active(lowering.StandIn(lowering.gpu_target(target), target))
+        desk.loaded[reference] = lowering.loaded_for(*reference, target)
     if backend not in desk.sessions:
         desk.sessions[backend] = lowering.open_session(*reference, target, desk.cache)
         if not desk.compiles:
@@ -175,7 +184,7 @@ def _session(desk: Desk, reference: Reference, target: Target) -> lowering.Sessi
     loaded = desk.loaded[reference]
     if session.target != target or session.loaded != loaded:
         session.target, session.loaded = target, loaded
-        triton.runtime.driver.set_active(lowering.StandIn(lowering.gpu_target(target)))
+        triton.runtime.driver.set_active(lowering.StandIn(lowering.gpu_target(target), target))
         for step in _steps(loaded.kernel):
             # It holds the target that a kernel was last compiled for.
             getattr(step, "device_caches", {}).clear()

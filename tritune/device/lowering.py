@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from tritune import launches
+from tritune import intercept, launches
 from tritune.device import fakes, resources, stages
 from tritune.device.stages import StandIn, Stopped, Watch, gpu_target
 from tritune.errors import TrituneError
@@ -62,10 +62,20 @@ def open_session(kernel: str | None, problem: str | None, target: Target, cache:
     os.environ["TRITON_CACHE_DIR"] = cache
     import triton
 
-    triton.runtime.driver.set_active(StandIn(gpu_target(target)))
-    session = Session(loaded=load(kernel, problem), target=target, watch=stages.watch(target))
+    triton.runtime.driver.set_active(StandIn(gpu_target(target), target))
+    session = Session(
+        loaded=loaded_for(kernel, problem, target), target=target, watch=stages.watch(target)
+    )
     _forget(session)
     return session
+
+
+def loaded_for(kernel: str | None, problem: str | None, target: Target) -> Loaded:
+    """Load a kernel; what is imported with the problem of somebody else's is told of *target*."""
+    if problem is None:
+        return load(kernel, problem)
+    with fakes.importing(target):
+        return load(kernel, problem)
 
 
 def _forget(session: Session) -> None:
@@ -117,14 +127,15 @@ def compile_(
     return _told(lambda: _compile(session, candidate, key, ir, also))
 
 
-def _captured(session: Session, candidate: Candidate) -> list[launches.Captured]:
+def _captured(session: Session, candidate: Candidate) -> list[intercept.Captured]:
     made = launches.make(session.loaded, candidate.problem, "cpu")
     kernel = session.loaded.kernel
-    return launches.capture(kernel, made.run, candidate.config, launch=False)[1]
+    under, config = candidate.problem.key, candidate.config
+    return intercept.capture(kernel, made.run, config, launch=False, key=under)[1]
 
 
 def _each(
-    session: Session, candidate: Candidate, visit: Callable[[launches.Captured], None]
+    session: Session, candidate: Candidate, visit: Callable[[intercept.Captured], None]
 ) -> None:
     for values in (False, True):
         with fakes.world(session.target, values=values):
@@ -132,6 +143,8 @@ def _each(
                 captured = _captured(session, candidate)
             except fakes.reads_values():
                 continue
+            if not captured and session.loaded.is_foreign and not values:
+                continue  # a custom op, which launches nothing on fake tensors
             for one in captured:
                 visit(one)
             return
@@ -141,7 +154,7 @@ def _lower(session: Session, candidate: Candidate) -> Lowered:
     started = time.perf_counter()
     stops: list[Stopped] = []
 
-    def visit(one: launches.Captured) -> None:
+    def visit(one: intercept.Captured) -> None:
         try:
             one.warmup()
         except Stopped as stop:

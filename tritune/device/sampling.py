@@ -21,10 +21,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from tritune import launches, runtime
+from tritune import intercept, runtime
 from tritune.device.bench import Bench, Prepared, guarded, put_back, synchronize
 from tritune.device.study import same_bits, watching
-from tritune.launches import Captured
+from tritune.intercept import Captured
 from tritune.model import Candidate, Config, Reason, Rejected
 
 CYCLES_PER_US = 2600
@@ -121,7 +121,9 @@ def _kernel_only(bench: Bench, config: Config) -> Prepared:
         torch.device(bench.device),
         watching(before) if not bench.repeatable else contextlib.nullcontext(),
     ):
-        _, captured = launches.capture(bench.loaded.kernel, bench.made.run, config)
+        _, captured = intercept.capture(
+            bench.loaded.kernel, bench.made.run, config, key=bench.under
+        )
     for one in captured:
         _share_outputs(bench, one)
     hooks = [one.kernel.hook_of(one.config) for one in captured]
@@ -134,7 +136,8 @@ def _kernel_only(bench: Bench, config: Config) -> Prepared:
 
     written = [
         (tensor, content)
-        for _, found in before
+        for launch, found in before
+        if any(launch is one for one in captured)  # else it is what this kernel reads
         for _, tensor, content in found
         if not same_bits(tensor, content)
     ]

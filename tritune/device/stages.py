@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from tritune.model import Target
@@ -22,10 +23,17 @@ Stage = Callable[[Any, dict[str, Any]], Any]
 
 
 class StandIn:
-    """Answers what Triton asks a driver before it compiles."""
+    """Answers what Triton, and a kernel's author, ask a driver before anything is compiled."""
 
-    def __init__(self, target: Any) -> None:
+    only_compiles = True
+
+    def __init__(self, target: Any, chip: Target | None = None) -> None:
         self.target = target
+        self.utils = SimpleNamespace()
+        if chip is not None:
+            facts = {"max_shared_mem": chip.shared_bytes, "multiprocessor_count": chip.sms}
+            facts |= {"warpSize": chip.warp_size, "max_num_regs": chip.registers_sm}
+            self.utils.get_device_properties = lambda index: facts  # noqa: ARG005  # Triton's own
 
     def get_current_target(self) -> Any:
         return self.target
@@ -35,6 +43,11 @@ class StandIn:
 
     def get_current_stream(self, device: int) -> int:
         return device
+
+    def get_active_torch_device(self) -> Any:
+        import torch
+
+        return torch.device("cpu")  # where everything is in a world with no GPU
 
 
 class Stopped(Exception):  # noqa: N818  # not an error: where lowering was told to stop
@@ -198,3 +211,18 @@ def always() -> Iterator[None]:
         yield
     finally:
         knobs.compilation.always_compile = before
+
+
+def count_compiles(name: str) -> Callable[[], int]:
+    """From now on count what Triton compiles here of the kernel *name*, not being in its cache."""
+    from triton import knobs
+
+    count, before = [0], knobs.compilation.listener
+
+    def listen(*, metadata: dict[str, Any], cache_hit: bool, **what: Any) -> None:
+        count[0] += not cache_hit and metadata.get("name") == name
+        if before is not None:
+            before(metadata=metadata, cache_hit=cache_hit, **what)
+
+    knobs.compilation.listener = listen
+    return lambda: count[0]

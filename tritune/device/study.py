@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tritune.device.bench import Bench, guarded, names, run_once, synchronize
-from tritune.launches import Captured
+from tritune.intercept import Captured
 from tritune.model import Candidate, Config, Rejected
 
 
@@ -28,6 +28,7 @@ class _Written:
     """One tensor that a launch changed, with its content before."""
 
     launch: int
+    """Its number among those of the kernel under trial; -1 for one of another kernel."""
     place: int | str
     name: str
     tensor: Any
@@ -38,20 +39,24 @@ def _study(bench: Bench, config: Config) -> str:
     before: list[tuple[Captured, list[tuple[int | str, Any, Any]]]] = []
     with watching(before):
         _, captured = run_once(bench, config)
-    written = [
-        _Written(number, place, _name(one, place), tensor, content)
-        for number, (one, found) in enumerate(before)
+    numbers = {id(one): number for number, one in enumerate(captured)}
+    changed = [
+        _Written(numbers.get(id(one), -1), place, _name(one, place), tensor, content)
+        for one, found in before
         for place, tensor, content in found
         if not same_bits(tensor, content)
     ]
+    written = [one for one in changed if one.launch >= 0]
     results = [one.tensor.clone() for one in written]
     bench.writes = bool(written)
     bench.adds_to = _changed_again(bench, captured, written)
     bench.repeatable = not bench.adds_to and not any(map(_declares, captured))
-    bench.pristine = [(one.tensor, one.content) for one in written]
-    _, again = run_once(bench, config)
+    bench.pristine = [(one.tensor, one.content) for one in changed]
+    held: list[tuple[Captured, list[tuple[int | str, Any, Any]]]] = []
+    with watching(held, contents=False):
+        _, again = run_once(bench, config)
     # What the second run has in its hands too is the problem's own; the rest is made by the op.
-    old = {tensor.data_ptr() for one in again for _, tensor in _tensors(one)}
+    old = {tensor.data_ptr() for _, found in held for _, tensor, _ in found}
     bench.pristine = [(t, content) for t, content in bench.pristine if t.data_ptr() in old]
     bench.outputs = {
         one.place: one.tensor
@@ -96,14 +101,15 @@ def _unsteady(
     return tuple(dict.fromkeys(differ))
 
 
-def watching(before: list[Any]) -> Any:
-    """A context in which every launch first notes the content of its tensors in *before*."""
+def watching(before: list[Any], *, contents: bool = True) -> Any:
+    """A context in which every launch first notes its tensors in *before*, with their content."""
     from unittest import mock
 
     launch = Captured.launch
 
     def noted(self: Captured) -> None:
-        before.append((self, [(place, t, t.clone()) for place, t in _tensors(self)]))
+        found = [(place, t, t.clone() if contents else None) for place, t in _tensors(self)]
+        before.append((self, found))
         launch(self)
 
     return mock.patch.object(Captured, "launch", noted)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from tritune import grouping, lock
+from tritune import grouping, keyed, lock
 from tritune.compile import Found
 from tritune.device import toolchain
 from tritune.device.cuda import CudaDevice
@@ -89,6 +89,7 @@ def _sweep(job: Job) -> Report:
             return candidate.config in first
 
         groups, failed = prepare.group(job, pool, found, lead)
+        job = _with_a_default_that_fits(job, groups)
 
         def merge(made: Sequence[Compiled]) -> tuple[Compiled, ...]:
             return grouping.merge(made, groups, work=found.by_problem, lead=lead)
@@ -99,6 +100,15 @@ def _sweep(job: Job) -> Report:
     report = _conclude(job, found, compiled, out, screening)
     unsolved = dict.fromkeys((*report.unsolved, *smoke.all_wrong(job, wrong)))
     return replace(report, unsolved=tuple(unsolved))
+
+
+def _with_a_default_that_fits(job: Job, groups: Sequence[grouping.Group]) -> Job:
+    """Of somebody else's kernel the first config that can run everywhere is what others beat."""
+    default = keyed.default(job.info, groups)
+    if default == job.info.default:
+        return job
+    job.warnings.append(f"its first config does not fit, so the default is {default}")
+    return replace(job, info=replace(job.info, default=default))
 
 
 def _conclude(

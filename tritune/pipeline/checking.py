@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tritune import devicelabels, space, spec
+from tritune import devicelabels, keyed, space, spec
 from tritune.check import DUE, Finding, Status
 from tritune.compile import Found
 from tritune.device import targets
@@ -174,7 +174,8 @@ def asked_for(
                 space.check_against(sweep, info)
                 at = options.lockfile or Path(info.lockfile)
                 files[at] = files.get(at) or Lockfile(at)
-                yield Asked(sweep=sweep, info=info, file=files[at], triton=version)
+                own, _ = keyed.of_kernel(sweep, info)
+                yield Asked(sweep=own, info=info, file=files[at], triton=version)
         except TrituneError as fault:
             faults.append(fault)
 

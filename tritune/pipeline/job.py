@@ -6,11 +6,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from tritune import expression, places, space, spec
+from tritune import expression, keyed, places, space, spec
 from tritune.device import targets
+from tritune.discover import discover, open_op
 from tritune.errors import SpecError, TrituneError
 from tritune.load import describe_all, load_all
 from tritune.model import KernelInfo, Missed, Problem, Step, Sweep, Target
@@ -19,6 +21,8 @@ from tritune.setting import Setting, find
 from tritune.workers import Done, Raised, Worker, default_jobs
 
 LOAD_LIMIT_S = 45.0
+DISCOVER_LIMIT_S = 300.0
+"""An op is run once on every problem, with no launch; mostly 0.1 s each."""
 
 
 class Observer(Protocol):
@@ -134,19 +138,21 @@ def start(
     sweep = read(path, options)
     logs = places.made(places.cache_folder() / "logs")
     observer.stage("loading the kernel", None)
-    infos = describe_kernels(sweep, logs / "load.log")
+    infos = describe_kernels(sweep, options, logs / "load.log")
     if isinstance(setting, Setting):
         place = setting
     elif setting is None:
         place = find(sweep, device=options.device, target=options.target, log=logs / "device.log")
     else:
         place = setting(named_target(sweep, options))
+    infos = launched(sweep, infos, place.target, logs / "load.log")
     jobs = []
     for info in infos:
         space.check_against(sweep, info)
+        own, notes = keyed.of_kernel(sweep, info)
         jobs.append(
             Job(
-                sweep=sweep if sweep.kernel else replace(sweep, kernel=info.name),
+                sweep=own,
                 options=options,
                 info=info,
                 setting=place,
@@ -156,6 +162,7 @@ def start(
                     journals=options.journal,
                 ),
                 observer=observer,
+                warnings=[*info.notes, *notes],
             )
         )
     return tuple(jobs)
@@ -195,11 +202,35 @@ def narrowed(sweep: Sweep, only: str | None) -> Sweep:
     return replace(sweep, problems=kept)
 
 
-def describe_kernels(sweep: Sweep, log: Path) -> tuple[KernelInfo, ...]:
-    with Worker(
-        load_all, sweep.kernel, sweep.problem, log=log, setup_limit_s=LOAD_LIMIT_S
-    ) as worker:
-        answer = worker.call(describe_all, timeout_s=LOAD_LIMIT_S)
+def describe_kernels(sweep: Sweep, options: SweepOptions, log: Path) -> tuple[KernelInfo, ...]:
+    """Those that the file names, or that are decorated; none where only the op can tell."""
+    setup = partial(Worker, load_all, sweep.kernel, sweep.problem)
+    if sweep.problem and (options.target or sweep.targets):  # its package may ask for a GPU
+        chip = named_target(sweep, options)
+        setup = partial(Worker, open_op, sweep.kernel, sweep.problem, chip)
+    return _asked(sweep, setup, log, describe_all)
+
+
+def launched(
+    sweep: Sweep, infos: tuple[KernelInfo, ...], target: Target, log: Path
+) -> tuple[KernelInfo, ...]:
+    """The same, with kernels that nobody decorated found by running the op up to its launches."""
+    if infos and not any(info.foreign for info in infos):
+        return infos
+    problems = (*sweep.problems, *sweep.smoke)
+    setup = partial(Worker, open_op, sweep.kernel, sweep.problem, target)
+    return _asked(sweep, setup, log, discover, problems, target)
+
+
+def _asked(
+    sweep: Sweep,
+    setup: Callable[..., Worker],
+    log: Path,
+    question: Callable[..., tuple[KernelInfo, ...]],
+    *args: object,
+) -> tuple[KernelInfo, ...]:
+    with setup(log=log, setup_limit_s=LOAD_LIMIT_S) as worker:
+        answer = worker.call(question, *args, timeout_s=DISCOVER_LIMIT_S if args else LOAD_LIMIT_S)
     match answer:
         case Done(value):
             return value

@@ -10,13 +10,15 @@ from tempfile import TemporaryDirectory
 
 from tritune import jsonplaces, lock
 from tritune.check import Finding, Status, Today, judge
-from tritune.device import locked
+from tritune.device import locked, targets
 from tritune.errors import TrituneError
 from tritune.model import Entry, KernelInfo, LockedKey, Problem, Sweep, Target
-from tritune.pipeline.job import LOAD_LIMIT_S, near
+from tritune.pipeline.job import DISCOVER_LIMIT_S, near
 from tritune.pipeline.searched import Searched
 from tritune.workers import Answer, Done, Pool, Raised, default_jobs
 
+SOME_TARGET = "H200"
+"""Where a file names none: what an op launches is hardly ever another thing elsewhere."""
 LOOK_LIMIT_S = 60.0
 """What one problem may take; 0.02 to 0.2 s are usual."""
 
@@ -100,7 +102,10 @@ def builders(size: int) -> Iterator[Pool]:
 
 def described(pool: Pool, sweep: Sweep) -> tuple[str, list[KernelInfo]]:
     """Triton's version here, and the kernels of a sweep file."""
-    [(_, answer)] = pool.run(locked.describe, [(sweep.kernel, sweep.problem)], LOAD_LIMIT_S)
+    reference = sweep.kernel, sweep.problem
+    target = targets.find(next(iter(sweep.targets), SOME_TARGET))
+    task = reference, (*sweep.problems, *sweep.smoke), target
+    [(_, answer)] = pool.run(locked.describe, [task], DISCOVER_LIMIT_S)
     match answer:
         case Done(value):
             return value

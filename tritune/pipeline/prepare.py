@@ -12,7 +12,7 @@ from tritune import plan as planning
 from tritune.device.probe import toolchain_fault
 from tritune.errors import KernelError, SpecError
 from tritune.grouping import Group
-from tritune.launches import ConflictError
+from tritune.intercept import ConflictError
 from tritune.limit import Limit
 from tritune.model import (
     LAUNCH_OPTIONS,

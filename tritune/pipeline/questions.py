@@ -10,14 +10,18 @@ from tritune.device import cuda, targets
 from tritune.errors import TrituneError
 from tritune.journal import Journal
 from tritune.model import Rejected, Sweep, Target
-from tritune.pipeline.job import SweepOptions, describe_kernels, named_target, read
+from tritune.pipeline.job import SweepOptions, describe_kernels, launched, named_target, read
 
 
 def space_counts(path: Path, options: SweepOptions) -> space.SpaceCount:
     """How many configs the space has, and how many each constraint removes."""
     sweep = read(path, options)
     with TemporaryDirectory() as folder:
-        [info, *_] = describe_kernels(sweep, Path(folder) / "load.log")
+        log = Path(folder) / "load.log"
+        infos = describe_kernels(sweep, options, log)
+        if not infos or infos[0].foreign:
+            infos = launched(sweep, infos, named_target(sweep, options), log)
+        info = infos[0]
     space.check_against(sweep, info)
     return space.candidates_per_constraint(sweep, named_target(sweep, options), info)
 

@@ -22,6 +22,7 @@ def interpret(job: Job) -> tuple[Rejected, ...]:
             said.append("not done: the file has no `smoke:` problem that a config of it can run")
         return ()
     wrong: list[Rejected] = []
+    left_out = 0
     pool = Pool(
         job.jobs,
         interpreter.open_interpreter,
@@ -33,7 +34,9 @@ def interpret(job: Job) -> tuple[Rejected, ...]:
     with job.step("verifying in the interpreter", len(tasks)) as said, pool:
         for index, answer in pool.run(interpreter.check, tasks, INTERPRET_LIMIT_S):
             outcome = compiling.outcome_of(answer, tasks[index][0])
-            if isinstance(outcome, Rejected):
+            if isinstance(outcome, Rejected) and outcome.reason is Reason.PRUNED:
+                left_out += 1
+            elif isinstance(outcome, Rejected):
                 wrong.append(outcome)
             job.observer.advance(str(tasks[index][0].config))
         if any("bfloat16" in one.candidate.problem.as_dict().values() for one in wrong):
@@ -42,9 +45,10 @@ def interpret(job: Job) -> tuple[Rejected, ...]:
                 "on a bfloat16 smoke problem may be its own: use float16 in `smoke:`"
             )
         configs = len({task[0].config for task in tasks})
+        right = len(tasks) - left_out - len(wrong)
         said.append(
             f"{configs} distinct sets of meta-parameters on {_problems(job)}: "
-            f"{len(tasks) - len(wrong)} results right, {len(wrong)} wrong (results, not times)"
+            f"{right} results right, {len(wrong)} wrong (results, not times)"
         )
     return tuple(wrong)
 

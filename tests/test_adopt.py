@@ -1,0 +1,643 @@
+"""A kernel that nobody decorated: what it runs with once a lockfile is installed.
+
+The kernels stand for those of public packages. They run in Triton's interpreter; a driver that
+only answers questions stands in for a GPU.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+import threading
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+from triton.runtime.autotuner import Autotuner
+from triton.runtime.driver import driver
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+import tritune
+from test_runtime import FakeDriver, locked
+from tritune import adopt, adopted, contract, installing, misses, silicon
+from tritune.errors import KernelError, LockError
+
+HERE = "test_adopt"
+
+
+@pytest.fixture(autouse=True)
+def _world(monkeypatch):
+    """The interpreter on an H100, none of the user's settings, and nothing installed after."""
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    for name in ("TRITUNE", "TRITUNE_MISS", "TRITUNE_LOG", "TRITUNE_LOCKFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(misses, "_said", set())
+    monkeypatch.setattr(silicon, "_no_driver", set())
+    monkeypatch.setattr(adopted, "_announced", set())
+    monkeypatch.setattr(driver, "_active", FakeDriver())
+    before = vars(Autotuner)["run"]
+    yield
+    installing.uninstall()
+    assert vars(Autotuner)["run"] is before
+
+
+def timed(call, quantiles):
+    """A benchmark that runs each config once and likes the last one best."""
+    call()
+    timed.calls += 1
+    return [1.0 / timed.calls] * 3
+
+
+timed.calls = 0
+
+
+@pytest.fixture
+def benchmarks():
+    timed.calls = 0
+    return lambda: timed.calls
+
+
+def zeroed(named):
+    named["y"].zero_()
+
+
+def configs(*blocks, hook=None):
+    return [triton.Config({"B": block}, num_warps=4, pre_hook=hook) for block in blocks]
+
+
+def fill(listed=None, key=("n",), kind=None, **says):
+    """Writes its block size to `y[0]`, so that a test sees which config it ran with."""
+
+    @triton.jit
+    def filled(x, y, n, FLAG: tl.constexpr, B: tl.constexpr):
+        tl.store(y, B)
+
+    if kind is not None:
+        says.setdefault("reset_to_zero", None)
+        says.setdefault("restore_value", None)
+        return kind(filled, filled.arg_names, listed, list(key), do_bench=timed, **says)
+    return triton.autotune(listed or configs(16, 32, 64), list(key), do_bench=timed, **says)(filled)
+
+
+FILL = f"{HERE}:fill.<locals>.filled"
+
+
+def ran(kernel, n=8, dtype=torch.float32, flag=1, **meta):
+    x, y = torch.zeros(4, 8, dtype=dtype), torch.zeros(1, dtype=torch.int32)
+    kernel[(1,)](x, y, n, flag, **meta)
+    return y.item()
+
+
+def key(n=8, flag=1, x="f32", y="i32"):
+    return f"n={n} FLAG={flag} x={x} y={y}"
+
+
+def config(block, warps=4, stages=3, **more):
+    return {"B": block, "num_warps": warps, "num_stages": stages, **more}
+
+
+def installed(tmp_path, entries, kernel=FILL):
+    path = locked(tmp_path / "t.lock", entries, kernel=kernel)
+    tritune.install(path)
+    return path
+
+
+# --- serving ------------------------------------------------------------------------------
+
+
+def test_a_locked_key_runs_its_config_and_nothing_is_benchmarked(tmp_path, benchmarks):
+    kernel = fill()
+    installed(tmp_path, {key(): config(32)})
+
+    assert (ran(kernel), benchmarks()) == (32, 0)
+    assert kernel.best_config in kernel.configs
+    assert kernel.best_config.kwargs == {"B": 32}
+    assert (kernel.cache, kernel.keys, len(kernel.configs)) == ({}, ["n"], 3)
+    assert tritune.stats()[FILL]["exact"] >= 1
+
+
+def test_a_kernel_made_after_the_install_is_served_too(tmp_path, benchmarks):
+    installed(tmp_path, {key(): config(32)})
+
+    assert (ran(fill()), benchmarks()) == (32, 0)
+
+
+def test_a_miss_is_autotuned_by_triton_as_before_and_said_once(tmp_path, benchmarks, caplog):
+    kernel = fill()
+    path = installed(tmp_path, {key(): config(32)})
+
+    assert (ran(kernel, 9), ran(kernel, 9), benchmarks()) == (64, 64, 3)
+    assert ran(kernel, 10) == 64
+    assert caplog.messages == [
+        f"{FILL}: no locked config for {key(9)} on H100, so Triton autotunes it: locked are {key()}"
+    ]
+    assert kernel.cache.keys() == {
+        (9, "torch.float32", "torch.int32"),
+        (10, "torch.float32", "torch.int32"),
+    }
+    assert path.exists()
+
+
+def test_uninstalling_leaves_the_kernel_as_it_was(tmp_path, benchmarks):
+    kernel, before = fill(), vars(Autotuner).copy()
+    installed(tmp_path, {key(): config(32)})
+    ran(kernel)
+
+    tritune.uninstall()
+
+    assert (ran(kernel), benchmarks()) == (64, 3)
+    assert vars(Autotuner).copy() == before
+    assert not [name for name in vars(kernel) if "tritune" in name]
+
+
+def test_a_kernel_that_the_lockfile_does_not_name_is_left_alone(tmp_path, benchmarks, caplog):
+    kernel = fill()
+    installed(tmp_path, {key(): config(32)}, kernel="elsewhere:filled")
+
+    assert (ran(kernel), benchmarks(), caplog.messages) == (64, 3, [])
+
+
+def test_how_many_kernels_of_a_package_are_served_is_said_once(tmp_path, caplog):
+    kernel = fill()
+    path = installed(tmp_path, {key(): config(32), key(9): config(16)})
+    caplog.set_level(logging.INFO, logger="tritune")
+
+    ran(kernel), ran(kernel, 9)
+
+    assert [line for line in caplog.messages if "run" in line] == [
+        f"{HERE}: 1 kernel runs what {path} says for H100"
+    ]
+
+
+def test_a_miss_can_be_an_error(tmp_path, monkeypatch):
+    kernel = fill()
+    installed(tmp_path, {key(): config(32)})
+    monkeypatch.setenv("TRITUNE_MISS", "error")
+
+    with pytest.raises(LockError, match="has no locked config for n=9"):
+        ran(kernel, 9)
+
+
+def test_with_tritune_off_nothing_is_routed(tmp_path, monkeypatch, benchmarks):
+    monkeypatch.setenv("TRITUNE", "off")
+    kernel = fill()
+    installed(tmp_path, {key(): config(32)})
+
+    assert (ran(kernel), benchmarks()) == (64, 3)
+
+
+def test_what_is_launched_below_the_autotuner_runs_as_it_is(tmp_path):
+    kernel = fill()
+    installed(tmp_path, {key(): config(32)})
+
+    assert ran(kernel.fn, B=128) == 128
+
+
+def test_a_meta_parameter_given_twice_is_refused_by_triton_as_before(tmp_path):
+    kernel = fill()
+    installed(tmp_path, {key(): config(32)})
+
+    with pytest.raises(ValueError, match="Conflicting meta-parameters: B"):
+        ran(kernel, B=16)
+
+
+def test_a_kernel_with_one_config_is_served_and_may_have_no_key(tmp_path, benchmarks):
+    kernel = fill(configs(16), key=())
+    installed(tmp_path, {"FLAG=1 x=f32 y=i32": config(16)})
+
+    assert (ran(kernel), benchmarks()) == (16, 0)
+    assert tritune.stats()[FILL]["exact"] >= 1
+
+
+def test_arguments_may_all_be_passed_by_name(tmp_path, benchmarks):
+    kernel = fill()
+    installed(tmp_path, {key(): config(32)})
+    y = torch.zeros(1, dtype=torch.int32)
+
+    kernel[(1,)](n=8, y=y, FLAG=1, x=torch.zeros(8))
+
+    assert (y.item(), benchmarks()) == (32, 0)
+
+
+def test_the_key_knows_the_dtype_the_constants_and_which_dimension_is_dense(tmp_path):
+    kernel = fill()
+    installed(
+        tmp_path,
+        {key(): config(16), key(x="f16"): config(32), key(x="f32(dim0)"): config(64)},
+    )
+    y = torch.zeros(1, dtype=torch.int32)
+
+    assert ran(kernel) == 16
+    assert ran(kernel, dtype=torch.float16) == 32
+    kernel[(1,)](torch.zeros(8, 4).t(), y, 8, 1)
+    assert y.item() == 64
+
+
+def test_the_key_knows_the_dtype_behind_a_descriptor(sweeping):
+    behind = sweeping(fill())
+
+    found = [
+        behind.key_of(
+            {"x": TensorDescriptor.from_tensor(base, [8, 8]), "n": 8, "FLAG": 1, "y": None}
+        )
+        for base in (torch.zeros(8, 8), torch.zeros(8, 8, dtype=torch.bfloat16))
+    ]
+
+    assert found == ["n=8 FLAG=1 x=f32", "n=8 FLAG=1 x=bf16"]
+
+
+def test_the_key_ignores_an_alignment_that_the_compiler_is_told_to_ignore(sweeping):
+    @triton.autotune(configs(16, 32), key=["n"])
+    @triton.jit(do_not_specialize=["x"])
+    def loose(x, y, n, B: tl.constexpr):
+        tl.store(y, B)
+
+    odd = torch.zeros(9)[1:]
+
+    assert sweeping(loose).key_of({"x": odd, "y": odd, "n": 8}) == "n=8 x=f32 y=f32(unaligned)"
+
+
+def test_constants_that_are_tuples_or_dtypes_are_part_of_a_key(sweeping):
+    behind = sweeping(fill())
+
+    found = [behind.key_of({"x": None, "n": 8, "FLAG": f, "y": None}) for f in ((1, 2), tl.float16)]
+
+    assert found == ["n=8 FLAG=(1,2)", "n=8 FLAG=f16"]
+
+
+def test_a_tensor_named_in_the_key_counts_by_its_dtype_and_is_not_kept_alive(tmp_path):
+    kernel = fill(key=("n", "x"))
+    installed(tmp_path, {"n=8 x=f32 FLAG=1 y=i32": config(32)})
+
+    assert (ran(kernel), ran(kernel)) == (32, 32)
+    behind = adopt.kernel_of(kernel)
+    assert not [at for at in behind._memo if any(isinstance(part, torch.Tensor) for part in at)]
+    assert len(behind._memo) == 1
+
+
+def test_launches_of_several_threads_are_served(tmp_path, benchmarks):
+    kernel = fill()
+    installed(tmp_path, {key(n): config(32) for n in range(1, 9)})
+    found = []
+
+    def work(n):
+        found.extend(ran(kernel, n) for _ in range(20))
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(1, 9)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+
+    assert (set(found), len(found), benchmarks()) == ({32}, 160, 0)
+
+
+# --- hooks --------------------------------------------------------------------------------
+
+
+def test_the_hook_of_the_locked_config_runs_on_every_launch(tmp_path):
+    @triton.autotune(configs(32, 64, hook=zeroed), key=["n"], do_bench=timed)
+    @triton.jit
+    def total(x, y, n, B: tl.constexpr):
+        at = tl.program_id(0) * B + tl.arange(0, B)
+        tl.atomic_add(y + at * 0, tl.load(x + at, mask=at < n, other=0.0))
+
+    name = f"{HERE}:test_the_hook_of_the_locked_config_runs_on_every_launch.<locals>.total"
+    installed(tmp_path, {"n=100 x=f32 y=f32": config(64)}, kernel=name)
+    x, y = torch.ones(100), torch.full((1,), 7.0)
+
+    for _ in range(2):
+        total[lambda meta: (triton.cdiv(100, meta["B"]),)](x, y, 100)
+        assert y.item() == 100
+
+
+def test_an_entry_whose_hook_is_gone_is_a_miss_that_says_so(tmp_path, caplog, benchmarks):
+    kernel = fill([*configs(16, hook=zeroed), *configs(32)])
+    installed(tmp_path, {key(): config(128)})
+
+    assert (ran(kernel), benchmarks()) == (32, 2)
+    [line] = caplog.messages
+    assert line == (
+        f"{FILL}: no locked config for {key()} on H100, so Triton autotunes it: "
+        "it is none of the kernel's own configs, and their pre_hooks differ"
+    )
+
+
+def test_what_is_for_tuning_only_never_runs_when_served(tmp_path):
+    called = []
+    kernel = fill(
+        pre_hook=lambda *_, **__: called.append("pre"),
+        post_hook=lambda *_, **__: called.append("post"),
+        reset_to_zero=["y"],
+        restore_value=["x"],
+        prune_configs_by={"early_config_prune": lambda *_, **__: called.append("prune")},
+    )
+    installed(tmp_path, {key(): config(32)})
+
+    assert (ran(kernel), called) == (32, [])
+
+
+def test_torch_compile_finds_the_locked_config_and_no_model_that_would_drop_it(tmp_path):
+    kernel = fill(prune_configs_by={"perf_model": lambda **_: 1.0, "top_k": 0.5})
+    path = installed(tmp_path, {key(): config(32)})
+    named = {"x": torch.zeros(4, 8), "y": torch.zeros(1, dtype=torch.int32)}
+
+    [found] = kernel.early_config_prune(kernel.configs, named, n=8, FLAG=1)
+    missed = kernel.early_config_prune(kernel.configs, named, n=9, FLAG=1)
+
+    assert (found, kernel.perf_model) == (kernel.configs[1], None)
+    assert missed is kernel.configs
+    tritune.uninstall()
+    assert kernel.perf_model() == 1.0
+    assert path.exists()
+
+
+# --- heuristics ---------------------------------------------------------------------------
+
+
+def under_heuristics(inner, outer):
+    @triton.heuristics(outer)
+    @triton.autotune(configs(16, 32), key=["n", "W"], do_bench=timed)
+    @triton.heuristics(inner)
+    @triton.jit
+    def both(x, y, n, W: tl.constexpr, REAL: tl.constexpr, B: tl.constexpr):
+        tl.store(y, W * 1000 + REAL)
+
+    return both
+
+
+def test_heuristics_above_are_arguments_and_those_below_see_the_config(tmp_path, benchmarks):
+    kernel = under_heuristics(
+        {"REAL": lambda named: named["B"] + 1}, {"W": lambda named: named["n"] // 4}
+    )
+    name = f"{HERE}:under_heuristics.<locals>.both"
+    installed(tmp_path, {"n=8 W=2 x=f32 y=i32": config(32)}, kernel=name)
+    y = torch.zeros(1, dtype=torch.int32)
+
+    kernel[(1,)](torch.zeros(8), y, 8)
+
+    assert (y.item(), benchmarks()) == (2033, 0)
+
+
+def test_an_optional_argument_that_is_left_out_is_another_key(tmp_path):
+    @triton.autotune(configs(16, 32), key=["n"], do_bench=timed, restore_value=["acc"])
+    @triton.heuristics({"HAS": lambda named: named["acc"] is not None})
+    @triton.jit
+    def optional(acc, y, n, HAS: tl.constexpr, B: tl.constexpr):
+        tl.store(y, B)
+
+    name = f"{HERE}:test_an_optional_argument_that_is_left_out_is_another_key.<locals>.optional"
+    entries = {"n=8 y=i32": config(16), "n=8 acc=f32 y=i32": config(32)}
+    installed(tmp_path, entries, kernel=name)
+    y = torch.zeros(1, dtype=torch.int32)
+
+    found = []
+    for acc in (None, torch.zeros(8)):
+        optional[(1,)](acc, y, 8)
+        found.append(y.item())
+
+    assert found == [16, 32]
+
+
+# --- who is who ---------------------------------------------------------------------------
+
+
+class Caching(Autotuner):
+    """An autotuner of a package's own, with a `run` of its own."""
+
+    def run(self, *args, **kwargs):
+        self.asked = getattr(self, "asked", 0) + 1
+        return super().run(*args, **kwargs)
+
+
+def test_a_subclass_with_its_own_run_is_served_and_its_miss_is_its_own(tmp_path, benchmarks):
+    kernel = fill(configs(16, 32), kind=Caching)
+    installed(tmp_path, {key(): config(32)})
+
+    assert (ran(kernel), getattr(kernel, "asked", 0), benchmarks()) == (32, 0, 0)
+    assert (ran(kernel, 9), kernel.asked, benchmarks()) == (32, 1, 2)
+
+
+def test_a_subclass_that_is_defined_later_is_served_too(tmp_path):
+    installed(tmp_path, {key(): config(32)})
+
+    class Later(Autotuner):
+        def run(self, *args, **kwargs):
+            raise AssertionError
+
+    assert ran(fill(configs(16, 32), kind=Later)) == 32
+
+
+def test_a_copy_of_an_autotuner_is_the_same_kernel(tmp_path):
+    kernel = fill()
+    installed(tmp_path, {key(): config(32)})
+    ran(kernel)
+
+    assert ran(copy.copy(kernel)) == 32
+
+
+def test_configs_that_are_replaced_at_run_time_are_followed(tmp_path, benchmarks):
+    kernel = fill()
+    installed(tmp_path, {key(): config(32)})
+    ran(kernel)
+
+    kernel.configs = configs(64, hook=zeroed) + configs(128)
+
+    assert (ran(kernel), benchmarks()) == (128, 2)  # 32 has no hook of its own now: a miss
+
+
+@triton.jit
+def _shared(x, y, n, B: tl.constexpr):
+    tl.store(y, B)
+
+
+first_of_two = triton.autotune(configs(16, 32), key=["n"], do_bench=timed)(_shared)
+second_of_two = triton.autotune(configs(16, 64), key=["n"], do_bench=timed)(_shared)
+
+
+def test_two_autotuners_over_one_function_are_told_apart_by_their_attributes():
+    found = {adopt.name_of(one, contract.describe(one)) for one in (first_of_two, second_of_two)}
+
+    assert found == {f"{HERE}:first_of_two", f"{HERE}:second_of_two"}
+
+
+def test_two_kernels_of_one_name_are_told_and_the_second_is_left_alone(
+    tmp_path, caplog, benchmarks
+):
+    first, second = fill(configs(16, 32)), fill(configs(16, 64))
+    installed(tmp_path, {key(): config(16)})
+
+    assert (ran(first), ran(second), benchmarks()) == (16, 64, 2)
+    [line] = caplog.messages
+    assert line == (
+        f"{contract.describe(second).where}: two autotuned kernels are `{FILL}`, and only the "
+        "first runs what is locked"
+    )
+
+
+def test_configs_may_set_different_names(tmp_path):
+    @triton.jit
+    def uneven(x, y, n, B: tl.constexpr = 8, C: tl.constexpr = 1):
+        tl.store(y, B + C)
+
+    listed = [triton.Config({"B": 16}), triton.Config({"C": 2}, num_stages=2)]
+    kernel = triton.autotune(listed, key=["n"], do_bench=timed)(uneven)
+    name = f"{HERE}:test_configs_may_set_different_names.<locals>.uneven"
+    entry = {"B": None, "C": 2, "num_warps": 4, "num_stages": 2}
+    installed(tmp_path, {"n=8 x=f32 y=i32": entry}, kernel=name)
+    y = torch.zeros(1, dtype=torch.int32)
+
+    kernel[(1,)](torch.zeros(8), y, 8)
+
+    assert y.item() == 10
+
+
+# --- in a sweep ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def sweeping(tmp_path):
+    adopt.begin(adopt.Scope(tmp_path / "tritune.lock"))
+    return adopt.kernel_of
+
+
+def test_a_prune_function_gets_a_copy_and_the_callers_split_of_arguments(sweeping):
+    seen = []
+
+    def prune(listed, named, **kwargs):
+        seen.append((sorted(named), sorted(kwargs)))
+        for each in listed:
+            each.kwargs["B"] *= 2
+        return listed[:1]
+
+    kernel = fill(prune_configs_by={"early_config_prune": prune})
+    behind = sweeping(kernel)
+
+    found = behind.admitted((torch.zeros(8),), {"n": 8, "y": None, "FLAG": 1})
+
+    assert seen == [(["x"], ["FLAG", "grid", "n", "warmup", "y"])]
+    assert found == [config(32)]
+    assert [live.kwargs["B"] for live in kernel.configs] == [16, 32, 64]
+
+
+def made_by_prune():
+    """A kernel whose prune function makes configs, with a name and a hook that no other has."""
+
+    def prune(listed, named, **kwargs):
+        if kwargs["n"] < 4:
+            return listed[:1]
+        return [triton.Config({"B": 128, "DEPTH": 2}, num_warps=8, pre_hook=zeroed)]
+
+    @triton.jit
+    def makes(x, y, n, B: tl.constexpr, DEPTH: tl.constexpr = 1):
+        tl.atomic_add(y, B * DEPTH)
+
+    return triton.autotune(
+        configs(16), key=["n"], do_bench=timed, prune_configs_by={"early_config_prune": prune}
+    )(makes)
+
+
+MADE = f"{HERE}:made_by_prune.<locals>.makes"
+
+
+def test_configs_that_a_prune_function_makes_are_tried_with_their_hooks(sweeping):
+    behind = sweeping(made_by_prune())
+    named = {"x": torch.zeros(8), "y": torch.zeros(1, dtype=torch.int32)}
+    made = config(128, warps=8, DEPTH=2)
+
+    assert behind.admitted((), {**named, "n": 8}) == [made]
+    assert behind.admitted((), {**named, "n": 2}) == [config(16, DEPTH=None)]
+    assert behind.hook_of(made) is zeroed
+    assert not behind.admits(made, (), {**named, "n": 2})
+    assert not behind.admits(config(64, DEPTH=None), (), {**named, "n": 2})
+
+
+def test_a_config_that_a_prune_function_makes_is_served_with_its_hook(tmp_path, benchmarks):
+    kernel = made_by_prune()
+    entry = config(128, warps=8, DEPTH=2)
+    installed(tmp_path, {"n=8 x=f32 y=i32": entry}, kernel=MADE)
+    y = torch.full((1,), 7, dtype=torch.int32)
+
+    for _ in range(2):
+        kernel[(1,)](torch.zeros(8), y, n=8)
+        assert y.item() == 256
+
+    assert benchmarks() == 0
+    assert kernel.best_config.pre_hook is zeroed
+
+
+def test_where_the_prune_function_fails_every_config_is_tried_and_it_is_said(sweeping):
+    def prune(listed, named, **kwargs):
+        raise RuntimeError("0 active drivers")
+
+    behind = sweeping(fill(prune_configs_by={"early_config_prune": prune}))
+
+    assert len(behind.admitted((), {})) == 3
+    assert list(behind.notes) == [
+        "its early_config_prune fails, so all configs are tried (RuntimeError: 0 active drivers)"
+    ]
+
+
+def test_what_the_authors_key_has_to_no_effect_is_said(sweeping, monkeypatch):
+    kernel = fill()
+    kernel.keys = ["n", "B", "m"]  # as older versions of Triton let it pass
+
+    behind = sweeping(kernel)
+
+    assert behind.key_of({"x": torch.zeros(8), "y": None, "n": 8, "FLAG": 1}) == "n=8 FLAG=1 x=f32"
+    assert list(behind.notes) == [
+        "its key names `B`, which is tunable: it cannot be part of a key",
+        "its key names `m`, which is not an argument: Triton ignores it",
+    ]
+
+
+def test_a_config_with_what_no_lockfile_can_hold_is_told(sweeping):
+    kernel = fill([triton.Config({"B": 16}), triton.Config({"B": tl.float16})])
+
+    with pytest.raises(KernelError, match="which no lockfile can hold"):
+        sweeping(kernel)
+
+
+# --- installing ---------------------------------------------------------------------------
+
+
+def test_to_install_no_lockfile_at_all_is_an_error():
+    with pytest.raises(KernelError) as caught:
+        tritune.install()
+
+    assert caught.value.what == "tritune.install() was told no lockfile"
+
+
+def test_to_install_a_lockfile_that_is_not_there_is_an_error(tmp_path):
+    with pytest.raises(LockError) as caught:
+        tritune.install(tmp_path / "none.lock")
+
+    assert str(caught.value) == (
+        f"{tmp_path / 'none.lock'}: there is no such lockfile\n"
+        "hint: a sweep writes it beside the module of its problem"
+    )
+
+
+def test_a_damaged_lockfile_is_said_and_kernels_run_as_before(tmp_path, caplog, benchmarks):
+    path = tmp_path / "t.lock"
+    path.write_text('{"tritune": 1,', encoding="utf-8")
+
+    tritune.install(path)
+
+    assert (ran(fill()), benchmarks()) == (64, 3)
+    assert len(caplog.messages) == 1
+    assert "the lockfile is damaged" in caplog.messages[0]
+
+
+def test_a_lockfile_of_the_environment_that_is_not_there_stops_nothing(
+    tmp_path, monkeypatch, caplog, benchmarks
+):
+    monkeypatch.setenv("TRITUNE_LOCKFILE", str(tmp_path / "none.lock"))
+
+    installing.at_import()
+
+    assert (ran(fill()), benchmarks()) == (64, 3)
+    assert caplog.messages == [
+        f"{tmp_path / 'none.lock'}: there is no such lockfile, so nothing of it is served"
+    ]

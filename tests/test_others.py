@@ -1,0 +1,490 @@
+"""Kernels of a package that knows nothing of tritune, swept and compiled with no GPU."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from unittest import mock
+
+import pytest
+import torch
+import triton
+
+from others import PACKAGE, project
+from tritune import lock
+from tritune.device import bench as benches
+from tritune.device import sampling, study, targets
+from tritune.device.bench import Bench
+from tritune.load import load
+from tritune.model import Candidate, Config, Evidence, Lock, Problem, Verified, Winner
+from tritune.pipeline.job import SweepOptions, start
+from tritune.pipeline.searched import Searched
+from tritune.setting import Setting
+from tritune.workers import Done, Worker
+
+pytestmark = pytest.mark.lowering
+
+ROOT = Path(__file__).parents[1]
+H200 = targets.find("H200")
+SCALE = """\
+problem: problems.py:scale_problem
+targets: [H200]
+shapes: [{M: 64, N: [256, 1024]}]
+smoke: [{M: 3, N: [256, 600]}]
+"""
+TOTAL = """\
+problem: problems.py:total_problem
+targets: [H200]
+shapes: [{n: 1000}]
+"""
+TRACED = """\
+import sys, types
+import torch.utils._triton
+torch.utils._triton.has_triton = lambda *_: True
+import torch, triton
+from torch._higher_order_ops.triton_kernel_wrap import kernel_side_table
+import theirs, tritune
+
+facts = dict(multiprocessor_count=132, max_shared_mem=232448, mem_bus_width=BITS,
+             mem_clock_rate=MHZ * 1000)
+class Driver:
+    utils = types.SimpleNamespace(get_device_properties=lambda index: facts)
+    def get_current_device(self): return 0
+    def get_current_target(self): return types.SimpleNamespace(backend="cuda", arch=90)
+triton.runtime.driver.set_active(Driver())
+
+def show(module, examples):
+    for node in module.graph.nodes:
+        if "triton" in str(node.target):
+            configs = kernel_side_table.id_to_kernel[node.kwargs["kernel_idx"]].configs
+            print([config.kwargs for config in configs], node.kwargs["grid"])
+    return lambda *arguments: arguments
+
+def backward(dy, x, alpha):
+    M, N = x.shape
+    dx, da = torch.empty_like(x), torch.zeros(8)
+    theirs.scale_backward[lambda meta: (triton.cdiv(N, meta["BLOCK"]),)](
+        DY=dy, X=x, DX=dx, DA=da, alpha=alpha, M=M, N=N
+    )
+    return dx
+
+tritune.install(sys.argv[1])
+compiled = torch.compile(backward, backend=show, fullgraph=True, dynamic=False)
+for n in (1024, 600):
+    compiled(torch.ones(4, n), torch.ones(4, n), torch.ones(1))
+"""
+SERVED = """\
+import sys, tritune
+assert "triton" not in sys.modules
+import logging; logging.basicConfig(level=logging.INFO, format="%(message)s")
+import torch, types, triton, theirs
+facts = dict(multiprocessor_count=132, max_shared_mem=232448, mem_bus_width=BITS,
+             mem_clock_rate=MHZ * 1000)
+class Driver:
+    utils = types.SimpleNamespace(get_device_properties=lambda index: facts)
+    def get_current_device(self): return 0
+    def get_current_target(self): return types.SimpleNamespace(backend="cuda", arch=90)
+triton.runtime.driver.set_active(Driver())
+print(theirs.total(torch.ones(1000)).item(), theirs.total_kernel.best_config.kwargs)
+"""
+
+
+def python(*args: object, at: Path, **env: str) -> subprocess.CompletedProcess[str]:
+    """Run Python where the package of the others is installed."""
+    folder = at.parents[1]
+    return subprocess.run(
+        [sys.executable, *map(str, args)],
+        cwd=at.parent,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join((str(ROOT), str(folder / "site"))),
+            "TRITUNE_CACHE_DIR": str(folder / "cache"),
+            "COLUMNS": "200",
+            **env,
+        },
+    )
+
+
+def tritune(command: str, at: Path, *args: object) -> subprocess.CompletedProcess[str]:
+    return python("-m", "tritune", command, at.name, *args, at=at)
+
+
+def refused(at: Path) -> str:
+    """The error, however it is broken into lines."""
+    said = tritune("compile", at)
+    assert said.returncode == 2, said.stderr
+    return " ".join(said.stderr[said.stderr.index("error:") :].split())
+
+
+class Silent:
+    """An observer of a sweep that nobody watches."""
+
+    def stage(self, name, total): ...
+    def advance(self, text=""): ...
+    def say(self, text): ...
+
+
+@pytest.fixture
+def jobs(tmp_path, monkeypatch):
+    """The jobs of a sweep file of the project."""
+    monkeypatch.setenv("TRITUNE_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site"))
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+
+    def made(sweep: str, **replaced: str):
+        path = project(tmp_path, sweep, **replaced)
+        return start(path, SweepOptions(), Silent(), setting=lambda chip: Setting(target=chip))
+
+    return made
+
+
+def locked(job, **config) -> Path:
+    """A lockfile of one entry of *job*, as if it had been swept on an H200."""
+    winner = Winner(
+        kernel=job.info.name,
+        key=job.info.keys[0][1][0],
+        problem=job.sweep.problems[0],
+        config=Config.of(job.info.default.as_dict() | config),
+        evidence=Evidence(
+            us=1.0,
+            default_us=2.0,
+            margin=0.1,
+            noise=0.0,
+            bits="",
+            ir="",
+            triton="",
+            source="0" * 12,
+        ),
+    )
+    path = Path(job.info.lockfile)
+    lock.write(path, lock.merge_winners(Lock(), targets.identity(H200), [winner]))
+    return path
+
+
+# --- what is found ------------------------------------------------------------------------
+
+
+def test_a_sweep_of_an_op_finds_its_forward_and_its_backward_kernel_and_verifies_both(tmp_path):
+    at = project(tmp_path, SCALE)
+
+    said = tritune("sweep", at)
+
+    assert said.returncode == 0, said.stderr
+    assert "theirs:scale_forward from" in said.stdout
+    assert "theirs:scale_backward from" in said.stdout
+    assert "6 results right, 0 wrong" in said.stdout  # 3 blocks on 2 problems
+    assert "5 results right, 0 wrong" in said.stdout  # BLOCK=512 at N=256 is pruned
+    assert "12 of 12 distinct binaries for H200" in said.stdout
+    assert "5 of 5 distinct binaries for H200" in said.stdout
+    assert "1 its own prune function leaves it out" in said.stdout
+    assert (tmp_path / "site/theirs.py").read_text() == PACKAGE
+
+
+def test_a_wrong_config_of_somebody_elses_kernel_is_found_in_the_interpreter(tmp_path):
+    at = project(tmp_path, SCALE, **{"tl.store(DA + column, da)": "tl.store(DA, da)"})
+
+    said = tritune("sweep", at)
+
+    # What has one block a row is right; 600 columns are 2 blocks of 512.
+    assert "1 results right, 4 wrong" in said.stdout
+
+
+def test_winners_go_beside_the_problem_and_never_into_the_package(jobs, tmp_path):
+    backward, forward = jobs(SCALE)
+
+    assert (backward.info.name, forward.info.name) == (
+        "theirs:scale_backward",
+        "theirs:scale_forward",
+    )
+    assert forward.info.lockfile == str(tmp_path / "mine/tritune.lock")
+    assert backward.info.lockfile == forward.info.lockfile
+    assert forward.info.default == Config.of({"BLOCK": 128, "num_warps": 4, "num_stages": 3})
+
+
+def test_a_key_has_what_outer_heuristics_compute_and_the_dtypes(jobs):
+    backward, forward = jobs(SCALE)
+
+    assert [keys for _, keys in backward.info.keys][:2] == [
+        ("N=256 WIDE=False DY=f32 X=f32 DX=f32 DA=f32 alpha=f32",),
+        ("N=1024 WIDE=True DY=f32 X=f32 DX=f32 DA=f32 alpha=f32",),
+    ]
+    assert [keys for _, keys in forward.info.keys][:2] == [
+        ("N=256 X=f32 Y=f32 alpha=f32",),
+        ("N=1024 X=f32 Y=f32 alpha=f32",),
+    ]
+
+
+def test_an_op_that_launches_a_kernel_under_two_keys_has_a_winner_for_each(jobs, tmp_path):
+    [job] = jobs(TOTAL.replace("total_problem", "totals_problem"))
+
+    said = tritune("compile", tmp_path / "mine/sweep.yaml", "--json")
+
+    assert list(map(str, job.sweep.problems)) == [
+        "n=1000 under `n=1000 x=f32 out=f32`",
+        "n=1000 under `n=500 x=f32 out=f32`",
+    ]
+    assert said.returncode == 0, said.stderr
+    for key in ("n=1000 x=f32 out=f32", "n=500 x=f32 out=f32"):
+        assert f'"@key": "{key}"' in json.dumps(json.loads(said.stdout))
+
+
+def test_two_problems_that_are_one_to_the_kernel_are_tuned_on_the_first_and_it_is_said(jobs):
+    _, forward = jobs(SCALE.replace("M: 64", "M: [64, 128]"))
+
+    assert list(map(str, forward.sweep.problems)) == ["M=64 N=256", "M=64 N=1024"]
+    assert [warning.partition(" are both ")[0] for warning in forward.warnings] == [
+        "`M=128 N=256` and `M=64 N=256`",
+        "`M=128 N=1024` and `M=64 N=1024`",
+    ]
+    assert forward.warnings[0].endswith(
+        "are both `N=256 X=f32 Y=f32 alpha=f32` to the kernel: tuned on the latter"
+    )
+
+
+def test_one_kernel_of_an_op_may_be_named(jobs):
+    [job] = jobs(f"kernel: theirs:scale_backward\n{SCALE}")
+
+    assert job.info.name == "theirs:scale_backward"
+
+
+def test_a_custom_op_that_launches_nothing_on_fake_tensors_is_run_on_real_ones(jobs, tmp_path):
+    [job] = jobs(TOTAL.replace("total_problem", "custom_problem"))
+
+    said = tritune("compile", tmp_path / "mine/sweep.yaml")
+
+    assert job.info.name == "theirs:total_kernel"
+    assert said.returncode == 0, said.stderr
+    assert "2 of 2 distinct binaries for H200" in said.stdout
+
+
+def test_a_list_of_configs_that_depends_on_the_gpu_is_that_of_the_target(jobs):
+    asked = 'torch.cuda.is_available() and torch.cuda.get_device_name(0) == "NVIDIA H200"'
+
+    [job] = jobs(TOTAL, **{"(64, 128)]": f"((64, 128, 256) if {asked} else (64,))]"})
+
+    assert [config["B"] for config in job.info.configs] == [64, 128, 256]
+
+
+def opened(site: str, kernel: str, problem: str) -> Bench:
+    sys.path.insert(0, site)
+    loaded = load(kernel, problem)
+    return Bench(loaded=loaded, device=torch.device("cpu"), cold=False, flush=None)
+
+
+def studied(bench: Bench, candidate: Candidate) -> dict[str, object]:
+    """What a bench learns of an op: the interpreter stands in for a GPU."""
+    assert benches.open_problem(bench, candidate) is None
+    said = study.study(bench, candidate)
+    assert benches.judge(bench, candidate, candidate) is None
+    checked = benches.check(bench, candidate)
+    with mock.patch.object(sampling, "_ahead_us", return_value=0.0):
+        prepared = sampling._kernel_only(bench, candidate.config)
+    return {
+        "said": said,
+        "adds to": bench.adds_to,
+        "right": isinstance(checked, Verified),
+        "restored": len(prepared.restore),
+    }
+
+
+@pytest.mark.parametrize(
+    ("kernel", "problem", "axes", "config", "found"),
+    [
+        # Its hook zeroes `out` before every launch; the other launch's output is left alone.
+        (
+            "total_kernel",
+            "totals_problem",
+            Problem.of({"n": 1000}).under("n=500 x=f32 out=f32"),
+            {"B": 64},
+            {"said": "", "adds to": ("out",), "right": True, "restored": 1},
+        ),
+        # It says reset_to_zero, so DX and DA are put back; what the forward kernel wrote is not.
+        (
+            "scale_backward",
+            "scale_problem",
+            Problem.of({"M": 3, "N": 600}),
+            {"BLOCK": 128},
+            {"said": "", "adds to": (), "right": True, "restored": 2},
+        ),
+    ],
+)
+def test_of_an_op_with_several_launches_a_bench_puts_back_what_the_tuned_ones_write(
+    tmp_path, kernel, problem, axes, config, found
+):
+    project(tmp_path, "")
+    candidate = Candidate(
+        kernel=f"theirs:{kernel}",
+        problem=axes,
+        config=Config.of({**config, "num_warps": 4, "num_stages": 3}),
+    )
+    reference = f"{tmp_path / 'mine/problems.py'}:{problem}"
+    worker = Worker(
+        opened,
+        str(tmp_path / "site"),
+        candidate.kernel,
+        reference,
+        log=tmp_path / "log",
+        env={"TRITON_INTERPRET": "1"},
+    )
+    with worker:
+        answer = worker.call(studied, candidate, timeout_s=60)
+
+    assert isinstance(answer, Done), answer
+    assert answer.value == found
+
+
+# --- what is refused ----------------------------------------------------------------------
+
+
+def test_a_kernel_without_a_problem_is_told_how_to_get_one(tmp_path):
+    named = SCALE.replace("problem: problems.py:scale_problem", "kernel: theirs:total_kernel")
+    at = project(tmp_path, named)
+
+    assert refused(at) == (
+        f"error: {tmp_path / 'site/theirs.py'}: `total_kernel` is a Triton kernel without its "
+        "tritune line hint: write above its decorators import tritune @tritune.kernel "
+        "or name a function that makes its problems: `problem: FILE.py:FUNCTION`"
+    )
+
+
+def test_an_op_that_launches_nothing_autotuned_is_an_error(tmp_path):
+    at = project(tmp_path, TOTAL.replace("total_problem", "nothing_problem"))
+
+    assert "`nothing_problem` is not the problem of any tunable kernel" in refused(at)
+
+
+def test_a_named_kernel_that_the_op_does_not_launch_is_an_error(tmp_path):
+    at = project(tmp_path, f"kernel: theirs:total_kernel\n{SCALE}")
+
+    assert refused(at) == (
+        f"error: {tmp_path / 'mine/problems.py'}:scale_problem: the op launches no "
+        "`theirs:total_kernel`, on any problem "
+        "hint: leave `kernel:` out to tune every autotuned kernel that it does launch"
+    )
+
+
+def test_a_space_beyond_the_authors_list_needs_constraints(tmp_path):
+    at = project(tmp_path, f"{TOTAL}space: {{B: [64, 128, 256]}}\n")
+
+    assert refused(at) == (
+        "error: sweep.yaml:4:1: space: nothing says which configs are valid beyond the 2 of its "
+        "author hint: add `constraints:` that say it, or leave `space:` out to try the author's "
+        "own list"
+    )
+
+
+def test_where_the_authors_first_config_does_not_fit_another_one_is_the_default(tmp_path):
+    first = '[triton.Config({"B": b}, num_warps=4, pre_hook=zero) for b in (64, 128)]'
+    broken = first.replace("num_warps=4", "num_warps=w").replace(
+        "for b in (64, 128)", "for b, w in ((64, 3), (64, 4), (128, 4))"
+    )
+    at = project(tmp_path, f"{TOTAL}smoke: [{{n: 1000}}]\n", **{first: broken})
+
+    said = tritune("sweep", at)
+
+    assert said.returncode == 0, said.stderr
+    assert "num_warps=3 is not a power of two" in said.stdout
+    assert (
+        "its first config does not fit, so the default is B=64 num_stages=3 num_warps=4"
+    ) in " ".join((said.stdout + said.stderr).split())
+
+
+def test_with_constraints_a_space_may_go_beyond_it_and_the_hook_that_all_share_is_kept(tmp_path):
+    more = "space: {B: [64, 128, 256]}\nconstraints: [B <= n]\nsmoke: [{n: 1000}]\n"
+    at = project(tmp_path, TOTAL + more)
+
+    said = tritune("sweep", at)
+
+    assert said.returncode == 0, said.stderr
+    assert "3 results right, 0 wrong" in said.stdout
+
+
+def test_a_meta_parameter_that_the_op_passes_itself_is_told_with_both_places(tmp_path):
+    passed = TOTAL.replace("total_problem", "passed_problem")
+    at = project(tmp_path, f"{passed}space: {{B: [64, 128]}}\nconstraints: [B <= n]\n")
+
+    assert refused(at).endswith(
+        "the op passes B=64 itself, and the sweep tunes B hint: leave B out of the launch, or out "
+        "of `space:` and `default=` (sweep.yaml:4:9: space.B)"
+    )
+
+
+# --- what is locked -----------------------------------------------------------------------
+
+
+def test_check_says_which_entries_of_somebody_elses_kernels_are_stale(tmp_path, jobs):
+    [job] = jobs(TOTAL)
+    locked(job)
+
+    said = tritune("check", tmp_path / "mine/sweep.yaml")
+
+    assert said.returncode == 1, said.stderr
+    assert "stale: total_kernel on H200" in said.stdout
+    assert "the kernel's code changed" in said.stdout
+
+
+def test_check_says_that_each_key_of_an_op_is_fresh(tmp_path, jobs):
+    [job] = jobs(TOTAL.replace("total_problem", "totals_problem"))
+    [(_, keys)] = job.info.keys
+    searched = Searched(job.sweep, job.target, job.info)
+    winners = [
+        Winner(
+            kernel=job.info.name,
+            key=key,
+            problem=problem,
+            config=job.info.default,
+            evidence=Evidence(
+                us=1.0,
+                default_us=2.0,
+                margin=0.1,
+                noise=0.0,
+                bits="",
+                ir="",
+                triton=triton.__version__,
+                source=job.info.source,
+                space=searched.digest(problem),
+            ),
+        )
+        for key, problem in zip(keys, job.sweep.problems, strict=True)
+    ]
+    held = lock.merge_winners(Lock(), targets.identity(H200), winners)
+    lock.write(Path(job.info.lockfile), held)
+
+    said = tritune("check", tmp_path / "mine/sweep.yaml")
+
+    assert said.returncode == 0, said.stdout + said.stderr
+    assert "2 checked: 2 fresh" in said.stdout
+
+
+def test_a_lockfile_in_the_environment_is_served_with_one_import(tmp_path, jobs):
+    [job] = jobs(TOTAL)
+    path = locked(job, B=128)
+    code = SERVED.replace("BITS", str(H200.bus_bits)).replace("MHZ", str(H200.memory_mhz))
+
+    said = python("-c", code, at=path, TRITON_INTERPRET="1", TRITUNE_LOCKFILE=str(path))
+
+    assert said.stdout == "1000.0 {'B': 128}\n", said.stderr
+    assert f"theirs: 1 kernel runs what {path} says for H200" in said.stderr
+
+
+@pytest.mark.skipif(triton.__version__ < "3.7", reason="the torch of older ones is another")
+def test_torch_compile_is_left_the_locked_config_and_at_a_miss_what_their_prune_leaves(
+    tmp_path, jobs
+):
+    job, _ = jobs(SCALE.replace("[256, 1024]", "[1024]"))
+    path = locked(job, BLOCK=256)
+    code = TRACED.replace("BITS", str(H200.bus_bits)).replace("MHZ", str(H200.memory_mhz))
+
+    said = python("-c", code, path, at=path)
+
+    assert said.stdout == (
+        "[{'BLOCK': 256, 'EVEN': True}] [(4, 1, 1)]\n"
+        "[{'BLOCK': 128, 'EVEN': False}, {'BLOCK': 256, 'EVEN': False}, "
+        "{'BLOCK': 512, 'EVEN': False}] [(5, 1, 1), (3, 1, 1), (2, 1, 1)]\n"
+    ), said.stderr

@@ -1,0 +1,248 @@
+"""adopt: a plain `triton.autotune` kernel -> the `Adopted` that its launches go through.
+
+Launches of all autotuners come here, whoever made them and whenever: `run` of Triton's class is
+replaced, and of every subclass that has one of its own. In production only kernels that the
+lockfile names are adopted, in a sweep all of them. What is launched below its autotuner
+(`kernel.fn[grid]`) never comes here, and runs as it is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import gc
+import logging
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from triton.runtime.autotuner import Autotuner
+
+from tritune import adopted, tuned, undecorated
+from tritune import contract as contracts
+from tritune.adopted import Adopted
+from tritune.dispatch import Kernel
+from tritune.errors import KernelError
+
+logger = logging.getLogger("tritune")
+TRACED = ("early_config_prune", "perf_model")
+"""What torch.compile asks for the configs of a kernel in place of running it."""
+_SLOT = "_tritune"
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Whose launches are routed, and what is served to them."""
+
+    lockfile: Path
+    locked: frozenset[str] | None = None
+    """The kernels of the lockfile; None in a sweep, which may ask for any."""
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """What is known of one autotuner; it lies in the autotuner, and goes with it."""
+
+    scope: Scope
+    tuner: int
+    """Its id: a copy of an autotuner has the slot of the first one."""
+    configs: list[Any]
+    kernel: Adopted | None
+
+
+_scope: Scope | None = None
+_runs: dict[type, tuple[Any, Any]] = {}
+"""Class -> its own `run`, and what stands in its place."""
+_owners: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()
+_marked: weakref.WeakSet[Any] = weakref.WeakSet()
+_making = threading.RLock()
+
+
+def begin(scope: Scope) -> None:
+    """Route the launches of every autotuner, those to come included."""
+    global _scope  # noqa: PLW0603  # one for the process, as the classes that it patches
+    with _making:
+        if scope == _scope:
+            return
+        end()
+        for kind in (Autotuner, *_below(Autotuner)):
+            _route(kind)
+        Autotuner.__init_subclass__ = classmethod(_subclassed)
+        for name in TRACED:
+            setattr(Autotuner, name, _as_served(name))
+        _scope = scope
+
+
+def end() -> None:
+    """Leave everything as if nothing had ever been routed."""
+    global _scope  # noqa: PLW0603
+    with _making:
+        _scope = None
+        for kind, (own, routed) in _runs.items():
+            if vars(kind).get("run") is routed:  # else somebody has replaced it since
+                kind.run = own  # type: ignore[attr-defined]
+        _runs.clear()
+        for name in ("__init_subclass__", *TRACED):
+            if name in vars(Autotuner):
+                delattr(Autotuner, name)
+        for tuner in list(_marked):
+            vars(tuner).pop(_SLOT, None)
+        _marked.clear()
+        _owners.clear()
+
+
+def kernel_of(tuner: Any) -> Adopted | None:
+    """The kernel that launches of *tuner* go through; None where it runs as it is."""
+    scope = _scope
+    if scope is None:
+        return None
+    seen: _Seen | None = vars(tuner).get(_SLOT)
+    if seen is None or seen.scope is not scope or seen.tuner != id(tuner):
+        return _adopt(tuner, scope)
+    if seen.configs is not tuner.configs and seen.configs != tuner.configs:
+        return _adopt(tuner, scope)  # its author gave it other configs
+    return seen.kernel
+
+
+def name_of(tuner: Any, function: contracts.Function) -> str:
+    """`package.module:qualname`, or by the attribute of its module where that is another one.
+
+    One function may stand under two autotuners, and then only their attributes tell them apart.
+    """
+    *_, plain = contracts.layers(tuner)
+    module = sys.modules.get(getattr(plain, "__module__", ""))
+    place, _, qualname = function.name.rpartition(":")
+    names = {} if module is None else vars(module)
+    held = [name for name, thing in list(names.items()) if _is_around(thing, tuner)]
+    return f"{place}:{qualname if qualname in held or not held else held[0]}"
+
+
+def _live() -> Iterator[Any]:
+    """Every plain autotuner of this process."""
+    for thing in gc.get_objects():
+        if issubclass(type(thing), Autotuner) and not issubclass(type(thing), Kernel):
+            yield thing
+
+
+def inside(thing: object) -> Any:
+    """The plain autotuner at or below *thing*, under heuristics; None where there is none."""
+    found = [one for one in contracts.layers(thing) if isinstance(one, Autotuner)]
+    return found[0] if found and not isinstance(found[0], Kernel) else None
+
+
+def adopted_at(thing: object) -> Adopted | None:
+    """The kernel of the autotuner at or below *thing*, where launches are routed."""
+    tuner = inside(thing)
+    return None if tuner is None else kernel_of(tuner)
+
+
+def called(name: str) -> Adopted | None:
+    """The kernel of this name, wherever its autotuner is held; slow."""
+    for tuner in list(_live()):
+        with contextlib.suppress(KernelError):  # one that is no kernel's
+            if name_of(tuner, contracts.describe(tuner)) == name:
+                return kernel_of(tuner)
+    return None
+
+
+def _is_around(thing: object, tuner: Any) -> bool:
+    return hasattr(type(thing), "run") and any(one is tuner for one in contracts.layers(thing))
+
+
+def _adopt(tuner: Any, scope: Scope) -> Adopted | None:
+    with _making:
+        try:
+            kernel = _made(tuner, scope)
+        except KernelError as error:
+            if scope.locked is None:
+                raise
+            logger.warning("%s", error)
+            kernel = None
+        vars(tuner)[_SLOT] = _Seen(scope, id(tuner), tuner.configs, kernel)
+        _marked.add(tuner)
+        return kernel
+
+
+def _made(tuner: Any, scope: Scope) -> Adopted | None:
+    function = contracts.describe(tuner)
+    function = replace(function, name=name_of(tuner, function))
+    if scope.locked is not None and function.name not in scope.locked:
+        return None
+    if not _owns(function, tuner):
+        return None
+    tuning = tuned.of_foreign(tuner, function)
+    return Adopted(
+        tuning, undecorated.contract(function, tuning.default, tuning.key), scope.lockfile
+    )
+
+
+def _owns(function: contracts.Function, tuner: Any) -> bool:
+    """Whether its name is its own: what is locked for one kernel is not for another."""
+    owner = _owners.setdefault(function.name, tuner)
+    if owner is tuner or (owner.fn is tuner.fn and owner.configs == tuner.configs):
+        return True  # a copy, as some packages make for each device
+    if owner.base_fn is tuner.base_fn and not tuner.keys:
+        return False  # torch.compile makes such ones of those it traces
+    raise KernelError(
+        f"two autotuned kernels are `{function.name}`, and only the first runs what is locked",
+        where=function.where,
+    )
+
+
+def _below(kind: type) -> Iterator[type]:
+    each: type
+    for each in kind.__subclasses__():
+        yield each
+        yield from _below(each)
+
+
+def _subclassed(kind: type, /, **named: Any) -> None:
+    super(Autotuner, kind).__init_subclass__(**named)
+    if _scope is not None:
+        _route(kind)
+
+
+def _route(kind: type) -> None:
+    own = vars(kind).get("run")
+    if own is None or issubclass(kind, Kernel) or kind in _runs:
+        return
+    routed = _routed(own)
+    _runs[kind] = own, routed
+    kind.run = routed  # type: ignore[attr-defined]
+
+
+def _routed(own: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(own)
+    def run(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if isinstance(self, Kernel) or adopted.is_let_through(self):
+            return own(self, *args, **kwargs)
+        kernel = kernel_of(self)
+        if kernel is None:
+            return own(self, *args, **kwargs)
+        return kernel.run(*args, **kwargs)
+
+    return run
+
+
+def _as_served(name: str) -> property:
+    """Of a kernel that is served, what leaves the locked config alone; else its own."""
+
+    def get(tuner: Any) -> Any:
+        own = vars(tuner).get(name)
+        if "base_fn" not in vars(tuner):  # it is being made
+            return own
+        if isinstance(tuner, Kernel) or adopted.is_let_through(tuner):
+            return own
+        if _scope is None or _scope.locked is None:
+            return own
+        kernel = kernel_of(tuner)
+        return own if kernel is None else vars(kernel)[name]
+
+    def put(tuner: Any, value: Any) -> None:
+        vars(tuner)[name] = value
+
+    return property(get, put)

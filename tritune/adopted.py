@@ -1,0 +1,202 @@
+"""adopted: a kernel that nobody decorated -> one that runs what is locked, and else as before.
+
+A miss does what the kernel would have done without tritune: it goes to its own autotuner.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from triton.runtime.autotuner import Config as TritonConfig
+
+from tritune import keys, lookup, silicon, switches, tuned, undecorated
+from tritune.contract import Contract
+from tritune.dispatch import MEMO_LIMIT, Kernel
+from tritune.errors import KernelError
+from tritune.model import DeviceIdentity, Value
+from tritune.tuned import Passed, Served, Tuning
+
+_through = threading.local()
+_learning = threading.RLock()
+_announced: set[tuple[Path, str]] = set()
+
+
+@contextmanager
+def let_through(tuner: Any) -> Iterator[None]:
+    """In this thread, launches of *tuner* are Triton's own."""
+    before, _through.tuner = getattr(_through, "tuner", None), tuner
+    try:
+        yield
+    finally:
+        _through.tuner = before
+
+
+def is_let_through(tuner: Any) -> bool:
+    return getattr(_through, "tuner", None) is tuner
+
+
+class _Passed(Passed):
+    """What the caller passes of a config, all of it or not: that is Triton's to refuse."""
+
+    def __init__(self, contract: Contract, names: Sequence[str]) -> None:
+        super().__init__(contract, names)
+        self._names = tuple(names)
+
+    def __call__(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Value]:
+        by_position = self._names[: len(args)]
+        named = {**dict(zip(by_position, args, strict=True)), **kwargs}
+        return {name: named[name] for name in self._contract.tunables if name in named}
+
+
+class Adopted(Kernel):
+    """Stands behind a `triton.autotune` of somebody else's, whose source is as it was."""
+
+    otherwise = "Triton autotunes it"
+
+    def __init__(self, tuning: Tuning, contract: Contract, lockfile: Path) -> None:
+        self.stock = tuning.stock
+        super().__init__(tuning, contract, lockfile)
+        self._passed = _Passed(contract, self.arg_names)
+        self.notes: dict[str, None] = dict.fromkeys(undecorated.ignored(contract, tuning.key))
+        """What a reader should know of it, in order, each once."""
+        self._prune = vars(self.stock).get("early_config_prune")
+        self._made: list[TritonConfig] = []
+        """Configs that its prune function made, and that its list does not have."""
+        self._pruned: set[tuple[object, ...]] = set()
+        self._waits = self._prune is not None and self._has_unknown()
+
+    def run(self, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> Any:
+        """Launch with the config that is locked, or else as Triton would have."""
+        if switches.tracers and switches.is_tracing():
+            return None
+        if switches.interceptor is not None and not warmup:
+            return switches.interceptor(self, args, kwargs, grid)
+        served = None if self._passed(args, kwargs) else self._served(args, kwargs)
+        if served is None or served.kind == "default":
+            switches.count((self.name, "default"))
+            with let_through(self.stock):
+                return self.stock.run(*args, grid=grid, warmup=warmup, **kwargs)
+        self.mark(served.config)
+        return self._launch(served, (args, kwargs), grid, warmup)
+
+    def mark(self, config: Mapping[str, Value]) -> None:
+        """Libraries read `best_config` after a launch, and size or launch other kernels by it."""
+        self.best_config = self.stock.best_config = self._live(config)
+
+    def choices(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[dict[str, Value]]:
+        """What is locked; else what its author would try, in that order."""
+        served = self._served(args, kwargs)
+        if served is not None and served.kind != "default":
+            return [dict(served.config)]
+        return self.admitted(args, kwargs)
+
+    def admitted(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[dict[str, Value]]:
+        """Those of its own configs that its author's prune function leaves for a launch.
+
+        The function gets the caller's split of arguments and a copy of the list, which it may
+        change as it likes. Where it fails, as those that ask a GPU do without one, all are left.
+        A performance model is not asked: everything is measured.
+        """
+        every = [dict(values) for values in self.tuning.values]
+        if self._prune is None:
+            return every
+        copies = [tuned.copied(live) for live in self.stock.configs]
+        named = dict(zip(self.arg_names, args, strict=False))
+        try:
+            kept = list(self._prune(copies, named, grid=None, warmup=False, **kwargs))
+        except Exception as error:  # noqa: BLE001  # somebody else's code raises anything
+            said = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+            self.notes[f"its early_config_prune fails, so all configs are tried ({said})"] = None
+            return every
+        self._learn(kept)
+        return [tuned.values_of(live, self.tunables) for live in kept] or every
+
+    def admits(
+        self, config: Mapping[str, Value], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> bool:
+        """A config beyond its own list is for who extends it to answer for."""
+        admitted = self.admitted(args, kwargs)
+        is_beyond = config not in self.tuning.values and not self._made
+        return is_beyond or config in admitted
+
+    def _learn(self, kept: list[TritonConfig]) -> None:
+        """Count configs that its prune function has made among its own, with their hooks."""
+        with _learning:
+            self._learn_alone(kept)
+
+    def _learn_alone(self, kept: list[TritonConfig]) -> None:
+        known = [live.all_kwargs() for live in self.tuning.configs]
+        new = [tuned.copied(live) for live in kept if live.all_kwargs() not in known]
+        if not new:
+            return
+        made, notes, forced = [*self._made, *new], self.notes, self.forced_config
+        function = self.contract.function
+        tuning = tuned.of_foreign(self.stock, function, made)
+        contract = undecorated.contract(function, tuning.default, tuning.key)
+        # The same kernel with more configs: whoever holds it must see them.
+        Adopted.__init__(self, tuning, contract, self.lockfile)
+        self._made, self.forced_config = made, forced
+        self.notes.update(notes)
+
+    def _ask_once(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """Let the prune function make its configs for a key that is new."""
+        at = keys.memo(self.contract, self.bind(args, kwargs))
+        if at not in self._pruned and len(self._pruned) < MEMO_LIMIT:
+            self._pruned.add(at)
+            self.admitted(args, kwargs)
+
+    def _has_unknown(self) -> bool:
+        """Whether something is locked that its prune function has to make first."""
+        section = self._file.section(self.name) if self._file is not None else {}
+        configs = [dict(config) for held in section.values() for config in held.values()]
+        own = [dict(values) for values in self.tuning.values]
+        return any(config not in own for config in configs)
+
+    def check_config(self, config: Mapping[str, Value], where: str) -> None:
+        """Any may be tried: what its prune function makes is known at a launch only."""
+
+    def _served(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Served | None:
+        try:
+            if self._waits:
+                self._ask_once(args, kwargs)
+            return self._answer(self.bind(args, kwargs))
+        except KernelError as error:  # an argument that is missing, or that no key can hold
+            if error.what not in self.notes:
+                self.notes[error.what] = None
+                lookup.logger.warning("%s: %s, so %s", self.name, error.what, self.otherwise)
+            return None
+
+    def _look_up(self, place: tuple[object, int], bound: Mapping[str, Any]) -> Served:
+        served = super()._look_up(place, bound)
+        device = silicon.identity(place)
+        if served.kind != "default" and device is not None:
+            self._announce(device)
+        return served
+
+    def _announce(self, device: DeviceIdentity) -> None:
+        """Say once a package how many of its kernels run what is locked."""
+        package = self.name.partition(":")[0].partition(".")[0]
+        if self._file is None or (self.lockfile, package) in _announced:
+            return
+        _announced.add((self.lockfile, package))
+        label = self._file.label(device) or device.name
+        own = [
+            name
+            for name in self._file.kernels
+            if name.partition(":")[0].partition(".")[0] == package
+        ]
+        count = sum(label in self._file.section(name) for name in own)
+        kernels = "1 kernel runs" if count == 1 else f"{count} kernels run"
+        lookup.logger.info("%s: %s what %s says for %s", package, kernels, self.lockfile, label)
+
+    def _for_inductor(self, bound: dict[str, Any]) -> TritonConfig | None:
+        try:
+            served = self._answer(bound)
+        except KernelError:
+            return None
+        switches.count((self.name, served.kind))
+        return None if served.kind == "default" else served.live

@@ -1,0 +1,120 @@
+"""discover: an op and its problems -> the kernels under `triton.autotune` that it launches.
+
+Runs in a worker, with no GPU: the op goes as far as its launches. What is found is described as
+a kernel that somebody decorated is, with the keys that each problem launches it under.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tritune import launches, load, runtime
+from tritune.adopted import Adopted
+from tritune.device import fakes
+from tritune.device.stages import StandIn, gpu_target
+from tritune.errors import KernelError
+from tritune.load import Loaded
+from tritune.model import Config, KernelInfo, Problem, Target, Value
+
+_Launch = tuple[Any, str, list[dict[str, Value]]]
+"""A kernel, the key, and the configs that its author lets the launch run."""
+
+
+@dataclass
+class _Found:
+    """One kernel: where the op launched it, and under what."""
+
+    kernel: Any
+    keys: dict[Problem, dict[str, None]] = field(default_factory=dict)
+    admitted: list[list[dict[str, Value]]] = field(default_factory=list)
+    """The configs that its author lets each launch run."""
+
+    def default(self) -> tuple[Config, bool]:
+        """The first config that all launches may run, else the first launch's first; and which."""
+        lists = [[self._whole(config) for config in one] for one in self.admitted]
+        common = [config for config in lists[0] if all(config in one for one in lists)]
+        return Config.of((common or lists[0])[0]), bool(common)
+
+    def _whole(self, config: Mapping[str, Value]) -> dict[str, Value]:
+        """With the names that a later launch has brought up."""
+        return {name: config.get(name) for name in self.kernel.tunables}
+
+
+def open_op(kernel: str | None, problem: str | None, target: Target) -> tuple[Loaded, ...]:
+    """Load an op where what it imports, or asks of a driver, is told of *target*."""
+    import triton
+
+    triton.runtime.driver.set_active(StandIn(gpu_target(target), target))
+    with fakes.importing(target):
+        return load.load_all(kernel, problem)
+
+
+def discover(
+    loaded: tuple[Loaded, ...], problems: Sequence[Problem], target: Target
+) -> tuple[KernelInfo, ...]:
+    """The kernels that nobody decorated among *loaded*; all of the op's, where none is named.
+
+    Raises:
+        KernelError: there is nothing to tune.
+    """
+    [one] = loaded
+    found: dict[str, _Found] = {}
+    for problem in problems:
+        _watch(one, problem, target, found)
+    wanted = [found[name] for name in found if one.kernel is None or one.kernel.name == name]
+    if not wanted:
+        raise load.no_kernel(one.problem) if one.kernel is None else _not_launched(one)
+    infos = [_described(one, each) for each in wanted]
+    return tuple(sorted(infos, key=lambda info: info.name))
+
+
+def _watch(one: Loaded, problem: Problem, target: Target, found: dict[str, _Found]) -> None:
+    for values in (False, True):
+        seen: list[_Launch] = []
+        with fakes.world(target, values=values):
+            try:
+                run = launches.make(one, problem, "cpu").run
+                _launches(run, seen)
+            except fakes.reads_values():
+                continue
+        if not seen and not values:  # a custom op may launch nothing on fake tensors
+            continue
+        for kernel, key, admitted in seen:
+            each = found.setdefault(kernel.name, _Found(kernel))
+            each.admitted.append(admitted)
+            each.keys.setdefault(problem, {})[key] = None
+        return
+
+
+def _launches(run: Callable[[], Any], seen: list[_Launch]) -> None:
+    def noted(kernel: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], grid: Any) -> None:
+        del grid
+        if isinstance(kernel, Adopted):
+            admitted = kernel.admitted(args, kwargs)
+            kernel.mark(admitted[0])
+            seen.append((kernel, kernel.key_of(kernel.bind(args, kwargs)), admitted))
+
+    with runtime.intercept(noted):
+        run()
+
+
+def _described(one: Loaded, each: _Found) -> KernelInfo:
+    keys = tuple((problem, tuple(under)) for problem, under in each.keys.items())
+    info = load.describe(Loaded(each.kernel, one.problem))
+    default, is_common = each.default()
+    note = (
+        f"its prune function leaves no config for all problems; {default} is what others are "
+        "compared with, so give the problems a reference"
+    )
+    notes = info.notes if is_common else (*info.notes, note)
+    return replace(info, keys=keys, default=default, notes=notes)
+
+
+def _not_launched(one: Loaded) -> KernelError:
+    return KernelError(
+        f"the op launches no `{one.kernel.name}`, on any problem",
+        where=load.describe(one).problem,
+        hint="leave `kernel:` out to tune every autotuned kernel that it does launch",
+    )

@@ -1,0 +1,129 @@
+"""installing: a lockfile -> kernels that nobody decorated run what it says, in this process.
+
+Costs neither triton nor torch: where Triton is not imported yet, its import is waited for.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import sys
+from collections.abc import Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from tritune import switches
+from tritune.contract import call_site
+from tritune.errors import KernelError, LockError
+
+logger = logging.getLogger("tritune")
+TRITON = "triton"
+_waiting: Path | None = None
+"""The lockfile to begin with once Triton, and what of ours needs it, is imported."""
+
+
+def install(lockfile: str | Path | None = None) -> None:
+    """Let every autotuned kernel that a lockfile names run what is locked, source untouched.
+
+    The lockfile is TRITUNE_LOCKFILE where that is set, else the one given. A call whose key is
+    not locked does what it did without tritune. Launches in other threads may go on meanwhile.
+
+    Raises:
+        TrituneError: no lockfile is named, or there is none.
+    """
+    path = switches.lockfile() or lockfile
+    if not path:
+        raise KernelError(
+            "tritune.install() was told no lockfile",
+            where=call_site(),
+            hint='give it one, `tritune.install("tritune.lock")`, or set TRITUNE_LOCKFILE',
+        )
+    where = Path(path).absolute()
+    if not where.is_file():
+        raise LockError(
+            "there is no such lockfile",
+            where=str(where),
+            hint="a sweep writes it beside the module of its problem",
+        )
+    uninstall()
+    if not switches.off():
+        _wait(where)
+
+
+def uninstall() -> None:
+    """Let all kernels be as if nothing had been installed."""
+    global _waiting  # noqa: PLW0603  # one for the process, as what it waits for
+    _waiting = None
+    sys.meta_path[:] = [one for one in sys.meta_path if not isinstance(one, _Finder)]
+    adopt: Any = sys.modules.get("tritune.adopt")
+    if adopt is not None and hasattr(adopt, "end"):
+        adopt.end()
+
+
+def at_import() -> None:
+    """Install TRITUNE_LOCKFILE, if it is set; never in the way of the user's program."""
+    if switches.lockfile() and not switches.off():
+        _wait(Path(switches.lockfile()).absolute())
+
+
+def resume() -> None:
+    """Begin, if Triton was first imported by a module of ours that was not whole yet."""
+    global _waiting
+    if _waiting is None or any(map(_is_half, ("dispatch", "tuned", "adopted", "adopt"))):
+        return
+    path, _waiting = _waiting, None
+    from tritune import adopt, lookup
+
+    file = lookup.lockfile(path)
+    if file.document is None and file.error is None:
+        logger.warning("%s: there is no such lockfile, so nothing of it is served", path)
+    named = file.kernels
+    adopt.begin(adopt.Scope(path, frozenset(named)))
+
+
+def _wait(path: Path) -> None:
+    global _waiting  # noqa: PLW0603
+    _waiting = path
+    if TRITON in sys.modules:
+        resume()
+    else:
+        sys.meta_path.insert(0, _Finder())
+
+
+def _is_half(name: str) -> bool:
+    spec = getattr(sys.modules.get(f"tritune.{name}"), "__spec__", None)
+    return bool(getattr(spec, "_initializing", False))
+
+
+class _Finder(MetaPathFinder):
+    """Lets `import triton` go its way, and begins at its end."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        del path, target
+        if name != TRITON:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.loader is not None:
+            spec.loader = _Loader(spec.loader)
+        return spec
+
+
+class _Loader(Loader):
+    def __init__(self, own: Loader) -> None:
+        self._own = own
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._own, name)
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return self._own.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        self._own.exec_module(module)
+        resume()

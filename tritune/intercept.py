@@ -1,0 +1,159 @@
+"""intercept: an op and a config -> the op run with that config, and the launches in it.
+
+Runs in a worker. The op runs unmodified: its launches of the kernel under trial get the config,
+those of other kernels what is locked for them, or the first that fits. Knows nothing of
+problems, compiling, timing or choosing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tritune import contract, runtime
+from tritune.adopted import Adopted
+from tritune.errors import KernelError
+from tritune.model import Config, Value
+
+
+@dataclass
+class Captured:
+    """One launch of the kernel under trial, ready to be made again."""
+
+    kernel: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    grid: Any
+    config: Mapping[str, Any]
+    given: Mapping[str, Any]
+    """What the op itself passes by name."""
+
+    def launch(self) -> None:
+        self.kernel.fn.run(*self.args, **self.kwargs, grid=self.grid, warmup=False)
+
+    def warmup(self) -> Any:
+        """Compile without a launch."""
+        return self.kernel.fn.run(*self.args, **self.kwargs, grid=self.grid, warmup=True)
+
+    def named(self) -> dict[str, Any]:
+        """Every argument by name, those that heuristics set included."""
+        named = dict(zip(self.kernel.arg_names, self.args, strict=False)) | self.kwargs
+        step = self.kernel.fn
+        while hasattr(step, "fn"):
+            for name, heuristic in getattr(step, "values", {}).items():
+                named[name] = heuristic(dict(named))
+            step = step.fn
+        return named
+
+    def grid_sizes(self) -> tuple[int, ...]:
+        grid = self.grid(self.named()) if callable(self.grid) else self.grid
+        return tuple(int(size) for size in (grid if isinstance(grid, Sequence) else (grid,)))
+
+
+class ConflictError(KernelError):
+    """The op itself passes a meta-parameter that the sweep tunes."""
+
+
+def capture(
+    kernel: Any, run: Callable[[], Any], config: Config, *, launch: bool = True, key: str = ""
+) -> tuple[Any, list[Captured]]:
+    """Run an op with *config* forced: what it returned, and its launches of *kernel*.
+
+    With a *key* only the launches under it are meant; the others run as those of other kernels.
+
+    Raises:
+        ConflictError: a launch passes another value for a tunable than the one under trial.
+    """
+    forced = config.as_dict()
+    captured: list[Captured] = []
+
+    def intercepted(other: Any, args: Any, kwargs: Mapping[str, Any], grid: Any) -> None:
+        meant = other.name == kernel.name
+        if meant and key:
+            meant = other.key_of(other.bind(args, kwargs)) == key
+        tried = [forced] if meant else other.choices(args, kwargs)
+        one = _first_that_fits(other, args, kwargs, grid, tried, launch=launch)
+        if meant:
+            captured.append(one)
+
+    with runtime.forced(kernel, forced), runtime.intercept(intercepted):
+        returned = run()
+    return returned, captured
+
+
+def as_it_comes(run: Callable[[], Any]) -> Any:
+    """Run an op with nothing forced, and nothing tuned on the way: what it returned."""
+
+    def intercepted(kernel: Any, args: Any, kwargs: Mapping[str, Any], grid: Any) -> None:
+        tried = kernel.choices(args, kwargs)
+        _first_that_fits(kernel, args, kwargs, grid, tried, launch=True)
+
+    with runtime.intercept(intercepted):
+        return run()
+
+
+def _first_that_fits(
+    kernel: Any,
+    args: Any,
+    kwargs: Mapping[str, Any],
+    grid: Any,
+    tried: Sequence[Mapping[str, Value]],
+    *,
+    launch: bool,
+) -> Captured:
+    for number, values in enumerate(tried, start=1):
+        one = _as_launched(kernel, args, kwargs, grid, values)
+        if _launched(one, launch=launch, is_last=number == len(tried)):
+            break
+    return one
+
+
+def _as_launched(
+    kernel: Any, args: Any, kwargs: Mapping[str, Any], grid: Any, values: Mapping[str, Value]
+) -> Captured:
+    by_position = kernel.arg_names[: len(args)]
+    _refuse_conflict({**dict(zip(by_position, args, strict=True)), **kwargs}, values)
+    named = {n: v for n, v in values.items() if v is not None and n not in by_position}
+    return Captured(kernel, tuple(args), {**kwargs, **named}, grid, values, kwargs)
+
+
+def _launched(one: Captured, *, launch: bool, is_last: bool) -> bool:
+    """Launch, or only do what the host does before; false where another config may still fit."""
+    from triton.runtime.errors import OutOfResources
+
+    if isinstance(one.kernel, Adopted):
+        one.kernel.admitted(one.args, one.given)  # which may be what makes the config
+        one.kernel.mark(one.config)
+    if not all(one.grid_sizes()):
+        return True
+    _run_hook(one)  # it may give a descriptor its blocks, which are part of what is compiled
+    try:
+        if launch:
+            one.launch()
+    except OutOfResources:
+        if is_last:
+            raise
+        return False
+    return True
+
+
+def _refuse_conflict(passed: Mapping[str, Any], values: Mapping[str, Any]) -> None:
+    for name in values:
+        if name in passed and passed[name] != values[name] and values[name] is not None:
+            raise ConflictError(
+                f"the op passes {name}={passed[name]} itself, and the sweep tunes {name}",
+                where=contract.call_site(),
+                hint=f"leave {name} out of the launch, or out of `space:` and `default=`",
+            )
+
+
+def _run_hook(one: Captured) -> None:
+    hook = one.kernel.hook_of(one.config)
+    if hook is not None:
+        hook(one.named())
+
+
+def is_admitted(captured: Sequence[Captured]) -> bool:
+    """Whether the author of a kernel lets these launches of it run the config that they have."""
+    return all(one.kernel.admits(one.config, one.args, one.given) for one in captured)
