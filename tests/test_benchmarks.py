@@ -44,7 +44,7 @@ for case in bench_dispatch.CASES:
     print(len(us), min(map(min, us.values())) > 0)
 """
 KERNELS = """\
-import json
+import json, os
 from tritune import lock, runtime
 from tritune.model import Config, Evidence, Lock, Problem, Winner
 
@@ -53,6 +53,7 @@ winner = Winner(
     config=Config.of(dict(BLOCK=128, ROWS=2, STAGES=1, num_warps=4)),
     evidence=Evidence(us=1.0, default_us=2.0, margin=0.1, noise=0.0, bits="", ir="", triton=""))
 lock.write("one.lock", lock.merge_winners(Lock(), runtime.identify(0), [winner]))
+os.environ["TRITUNE_LOCKFILE"] = "one.lock"
 
 import bench_kernels, contenders, timing
 
@@ -223,7 +224,7 @@ def test_a_ratio_is_of_two_ways_of_one_turn_and_the_median_of_all():
 
 
 def test_every_op_runs_in_every_way_and_the_summary_is_of_what_is_locked(tmp_path):
-    lines = interpreted(KERNELS, tmp_path, TRITUNE_LOCKFILE=str(tmp_path / "one.lock"))
+    lines = interpreted(KERNELS, tmp_path)
 
     ways = ["autotune", "default", "torch"]
     assert json.loads(lines[-1].removeprefix("rows: ")) == [

@@ -14,7 +14,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -140,9 +140,11 @@ class Journal:
     ) -> tuple[_Context, list[dict[str, Any]]]:
         """A context, and the lines that have to be written before one in it."""
         lines: list[dict[str, Any]] = []
-        name = _digest(asdict(device))
+        facts = asdict(replace(device, use="", where=()))
+        del facts["use"], facts["where"]  # a lockfile's, and no fact of the silicon
+        name = _digest(facts)
         if name not in self._devices:
-            lines.append({"device": name, **asdict(device)})
+            lines.append({"device": name, **facts})
         context = _Context(
             kernel=kernel, source=source, device=name, protocol=protocol, triton=triton
         )
