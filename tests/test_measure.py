@@ -344,8 +344,11 @@ def test_the_finals_stop_early_when_all_left_tie() -> None:
     assert {len(is_measured(outcome).finals_us) for outcome in outcomes.values()} == {10}
 
 
-def test_what_only_other_challengers_leave_open_ends_with_the_rounds_asked_for() -> None:
-    device = FakeDevice(cost({A: 900.0, B: 100.0, C: 100.3}), noise=0.02)
+@pytest.mark.parametrize(("us", "most"), [(100.0, 203), (4000.0, 23)])
+def test_what_only_other_challengers_leave_open_goes_on_while_that_is_cheap(
+    us: float, most: int
+) -> None:
+    device = FakeDevice(cost({A: 9 * us, B: us, C: 1.009 * us}), noise=0.08)
 
     outcomes = run(
         device,
@@ -353,7 +356,17 @@ def test_what_only_other_challengers_leave_open_ends_with_the_rounds_asked_for()
         timing=Timing(final_rounds=23),
     )
 
-    assert [len(is_measured(outcomes[this]).finals_us) for this in (A, B, C)] == [10, 23, 23]
+    assert [len(is_measured(outcomes[this]).finals_us) for this in (A, B, C)] == [10, most, most]
+
+
+def test_a_noisy_score_widens_the_finals() -> None:
+    quiet, noisy = (
+        in_finals(run(FakeDevice(by_block, noise=noise), blocks(30), default=config(BLOCK=1)))
+        for noise in (0.001, 0.02)
+    )
+
+    assert len(quiet) < 8
+    assert len(noisy) > 10
 
 
 def test_a_leader_not_yet_separated_from_the_default_gets_more_rounds() -> None:
