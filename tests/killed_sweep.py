@@ -58,7 +58,8 @@ class Told:
 
     def stage(self, name: str, total: int | None) -> None:
         if name == "measuring":
-            print("measuring", flush=True)
+            sys.stdout.write("measuring\n")
+            sys.stdout.flush()
 
     def advance(self, text: str = "") -> None:
         """Say nothing."""

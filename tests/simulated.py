@@ -291,8 +291,8 @@ class Count:
             each / self.entries for each in (self.far, self.changed, self.tied, self.identical)
         )
         return (
-            f"{self.entries:,} entries: {far:.2%} over 2 % from the best, at most {self.worst:.1%}; "
-            f"{self.sampled:.0%} of the samples; a second sweep changed {changed:.2%}{gains}; "
+            f"{self.entries:,} entries: {far:.2%} over 2 % from the best, "
+            f"at most {self.worst:.1%}; {self.sampled:.0%} of the samples; a second sweep changed {changed:.2%}{gains}; "
             f"from no lockfile {tied:.1%} tied, {identical:.1%} identical"
         )
 
@@ -325,5 +325,3 @@ def count(
         found.add(first, second, sweep(truths, devices[2], defaults))
         found.sampled = max(found.sampled, devices[0].samples / recorded)
     return found
-
-

@@ -306,7 +306,7 @@ def test_a_gain_that_the_confirmation_does_not_show_leaves_the_default() -> None
     [(10.15, 10.3, False), (10.15, 10.05, True), (10.05, 10.4, True), (10.2, 9.9, True)],
 )
 def test_who_holds_a_place_gives_way_to_what_is_better_in_both_processes_alone(
-    raced: float, again: float, kept: bool
+    raced: float, again: float, *, kept: bool
 ) -> None:
     outcomes = (
         confirmed(10.0, 10.0, BLOCK=64),

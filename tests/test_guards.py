@@ -22,7 +22,16 @@ from tritune.device.guards import (
     interruption,
 )
 from tritune.errors import EnvironmentFaultError
-from tritune.model import Candidate, Compiled, Measured, Outcome, Problem, Rejected, Timing, Verified
+from tritune.model import (
+    Candidate,
+    Compiled,
+    Measured,
+    Outcome,
+    Problem,
+    Rejected,
+    Timing,
+    Verified,
+)
 from tritune.pipeline.rounds import Case, Rounds
 
 QUIET = Canary(us=200.0, mhz=1700.0)
@@ -206,11 +215,15 @@ def test_without_nvml_it_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     assert silent.why == "NVML does not answer: Not Supported"
 
 
+def by_block(this: Candidate) -> float:
+    return 100.0 + 10 * int(str(this.config["BLOCK"]))
+
+
 class Gpu(FakeDevice):
     """A GPU whose canaries take what they are told, the last one for good."""
 
     def __init__(self, *us: float) -> None:
-        super().__init__(lambda this: 100.0 + 10 * int(str(this.config["BLOCK"])))
+        super().__init__(by_block)
         self._us = list(us)
         self.problems: list[Problem] = []
 
@@ -298,7 +311,7 @@ class Shared(FakeDevice):
     """
 
     def __init__(self, busy: range) -> None:
-        super().__init__(lambda this: 100.0 + 10 * int(str(this.config["BLOCK"])))
+        super().__init__(by_block)
         self._busy = busy
         self._count = 0
 
@@ -315,7 +328,7 @@ class Shared(FakeDevice):
 
 def test_a_neighbour_between_two_canaries_has_its_problem_measured_again() -> None:
     alone, shared = case(), case()
-    rounds(FakeDevice(Shared(range(0))._cost_us)).race([alone])  # noqa: SLF001
+    rounds(FakeDevice(by_block)).race([alone])
     sweep = rounds(Shared(range(3, 7)))
 
     sweep.race([shared])

@@ -315,6 +315,31 @@ def test_a_clock_that_slows_down_between_chunks_costs_no_late_candidate_its_fina
     assert in_finals(outcomes) == {config(BLOCK=block) for block in (*range(1, 7), 60)}
 
 
+def test_the_standard_of_later_chunks_is_a_middling_one_and_stays() -> None:
+    device = FakeDevice(lambda this: 1000.0 - int(str(this.config["BLOCK"])))
+
+    run(device, blocks(60), default=config(BLOCK=1))
+
+    chunks = [configs for configs, _ in device.windows[2:8:2]]
+    assert [configs[0] for configs in chunks] == [config(BLOCK=8)] * 3
+    assert [configs[1] for configs in chunks] == [config(BLOCK=n) for n in (16, 30, 44)]
+
+
+def test_a_standard_that_breaks_is_replaced() -> None:
+    class Breaking(FakeDevice):
+        def sample(
+            self, compiled: Sequence[Compiled], rounds: int, first: int = 0
+        ) -> tuple[tuple[float, ...] | Rejected, ...]:
+            if len(self.windows) == 2:
+                self._fails = {config(BLOCK=8): Reason.LAUNCH}
+            return super().sample(compiled, rounds, first)
+
+    outcomes = run(Breaking(lambda this: 1000.0 - int(str(this.config["BLOCK"]))), blocks(60))
+
+    assert isinstance(outcomes[config(BLOCK=8)], Rejected)
+    assert all(is_measured(outcomes[config(BLOCK=n)]).finals_us for n in range(50, 61))
+
+
 def test_entry_i_of_every_finalist_is_round_i() -> None:
     device = FakeDevice(
         cost({A: 100.0, B: 101.0, C: 103.0}), clock=lambda number: 1.0 + number / 1000
