@@ -292,7 +292,8 @@ class Count:
         )
         return (
             f"{self.entries:,} entries: {far:.2%} over 2 % from the best, "
-            f"at most {self.worst:.1%}; {self.sampled:.0%} of the samples; a second sweep changed {changed:.2%}{gains}; "
+            f"at most {self.worst:.1%}; {self.sampled:.0%} of the samples; "
+            f"a second sweep changed {changed:.2%}{gains}; "
             f"from no lockfile {tied:.1%} tied, {identical:.1%} identical"
         )
 

@@ -9,7 +9,7 @@ import pytest
 
 from simulated import Count, Simulated, count, of_grid, of_pair, of_records, sweep
 
-RESAMPLINGS = 30
+RESAMPLINGS = 40
 """Of four problems, three sweeps each."""
 
 
