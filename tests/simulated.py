@@ -104,7 +104,10 @@ def _of_record(timed: Sequence[Measured]) -> Truth:
         ratios = [this / other for this, other in pairs]
         screened_us = max(min(one.samples_us), 1.03 * base_us)
         us[config] = base_us * statistics.median(ratios) if ratios else screened_us
-        scatter[config] = _over(one.finals_us) if ratios else common
+        # What disturbs a sample does not last longer where the kernel does.
+        slower = us[config] / base_us
+        rest = tuple(1 + (each - 1) / slower for each in common)
+        scatter[config] = _over(one.finals_us) if ratios else rest
     return Truth(binaries=tuple(one.compiled for one in timed), us=us, scatter=scatter)
 
 

@@ -325,6 +325,28 @@ def test_the_standard_of_later_chunks_is_a_middling_one_and_stays() -> None:
     assert [configs[1] for configs in chunks] == [config(BLOCK=n) for n in (16, 30, 44)]
 
 
+def test_a_disturbed_sample_of_a_standard_that_is_slow_by_now_makes_no_chunk_look_fast() -> None:
+    class Disturbed(FakeDevice):
+        def sample(
+            self, compiled: Sequence[Compiled], rounds: int, first: int = 0
+        ) -> tuple[tuple[float, ...] | Rejected, ...]:
+            answers = super().sample(compiled, rounds, first)
+            if len(self.windows) != 7:  # the first of the fourth chunk
+                return answers
+            return tuple(
+                (9000.0, 9000.0) if one.candidate.config == config(BLOCK=9) else answer
+                for one, answer in zip(compiled, answers, strict=True)
+            )
+
+    def us(this: Candidate) -> float:
+        block = int(str(this.config["BLOCK"]))
+        return 1000.0 + block if block <= 16 else 100.0 + block
+
+    outcomes = run(Disturbed(us), blocks(60), default=config(BLOCK=1))
+
+    assert all(is_measured(outcomes[config(BLOCK=n)]).finals_us for n in range(17, 22))
+
+
 def test_a_standard_that_breaks_is_replaced() -> None:
     class Breaking(FakeDevice):
         def sample(

@@ -153,8 +153,8 @@ class _Screening:
     def chunk(self, compiled: Sequence[Compiled]) -> None:
         """Sample those that are right in one window, with the standard and the best so far."""
         fresh = list(self._verified(compiled))
-        riders = self.riders() if fresh else []
-        running = [one.compiled for one in (*riders, *fresh)]
+        ridden = [one.compiled for one in self.riders()] if fresh else []
+        running = [*ridden, *(one.compiled for one in fresh)]
         times: dict[Config, tuple[float, ...]] = {}
         # The first round warms up clocks and caches. It can make a candidate look slow, never
         # fast: so it may keep one in, and it is no sample.
@@ -165,10 +165,14 @@ class _Screening:
                     self._reject(answer)
                 else:
                     times[one.candidate.config] = times.get(one.candidate.config, ()) + answer
-            running = self._near(running, times, limit)
-        ridden = [config for one in riders if (config := one.candidate.config) in self.scores_us]
-        scale = self.scores_us[ridden[0]] / min(times[ridden[0]][1:]) if ridden else 1.0
-        self._keep(fresh, times, scale)
+            running = self._near(running, times, limit, ridden)
+        self._keep(fresh, times, self._scale(ridden, times))
+
+    def _scale(self, ridden: Sequence[Compiled], times: dict[Config, tuple[float, ...]]) -> float:
+        """The clock of the first chunk over that of this one, by the first rider that ran."""
+        configs = [one.candidate.config for one in ridden]
+        known = next((config for config in configs if config in self.scores_us), None)
+        return self.scores_us[known] / min(times[known][1:]) if known else 1.0
 
     def riders(self) -> list[Measured]:
         """The standard, and the best so far where that is another: what is slow drops out early."""
@@ -195,12 +199,17 @@ class _Screening:
                 yield Measured(compiled=one, samples_us=(), error=error, bits=answer.bits)
 
     def _near(
-        self, running: Sequence[Compiled], times: dict[Config, tuple[float, ...]], limit: float
+        self,
+        running: Sequence[Compiled],
+        times: dict[Config, tuple[float, ...]],
+        limit: float,
+        ridden: Sequence[Compiled],
     ) -> list[Compiled]:
+        """Who gets more samples; all of the *ridden*: what disturbs one may not set the scale."""
         alive = [one for one in running if not self._is_out(one.candidate.config)]
         fastest = {one: min(times[one.candidate.config]) for one in alive}
         best = min(fastest.values(), default=math.inf)
-        return [one for one in alive if fastest[one] <= limit * best]
+        return [one for one in alive if fastest[one] <= limit * best or one in ridden]
 
     def _keep(
         self, fresh: Sequence[Measured], times: dict[Config, tuple[float, ...]], scale: float

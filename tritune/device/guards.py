@@ -32,8 +32,9 @@ TURN = 0.5
 
 On an H200 with no one else on it none of 19,322 samples of finals did; 4 by 200 us.
 """
-TURNS = 0.002
-"""This part of the samples, and more than one, is a disturbance."""
+TURNS = 0.003
+FEW_TURNS = 2
+"""More than this part of the samples, and more than so many, is a disturbance."""
 
 BAD = {
     0x0000000000000008: "hardware slowdown",
@@ -223,10 +224,10 @@ def disturbance(first: State, before: State, after: State, floor: float = 0.0) -
 
 
 def interruption(series: Sequence[Sequence[float]]) -> str:
-    """Whether samples waited for another process's turn; empty where none did, or one."""
+    """Whether samples waited for another process's turn; empty where none did, or few."""
     total = sum(map(len, series))
     waited = sum(map(_waited, filter(None, series)))
-    if waited < 2 or waited <= TURNS * total:
+    if waited <= max(FEW_TURNS, TURNS * total):
         return ""
     return (
         f"{waited} of {total:,} samples took over {TURN_US / 1000:g} ms longer than the same "
