@@ -309,7 +309,7 @@ def windows_of(device: Gpu, one: Case) -> list[int]:
 class Shared(FakeDevice):
     """A GPU on which another process has its turns while some windows are taken; canaries miss it.
 
-    A turn of two milliseconds falls into every twentieth sample.
+    A turn of two milliseconds falls into every tenth sample.
     """
 
     def __init__(self, busy: range) -> None:
@@ -324,7 +324,7 @@ class Shared(FakeDevice):
             return answer
         self._count += 1
         return tuple(
-            us + 2000 * ((self._count + i) % 20 == 0) for i, us in enumerate(answer, self._count)
+            us + 2000 * ((self._count + i) % 10 == 0) for i, us in enumerate(answer, self._count)
         )
 
 
