@@ -13,9 +13,10 @@ and otherwise in the next: no number of rounds shows it. So who holds a place gi
 what is better by more than the margin in both processes, and what leads is what leads in both
 taken together.
 
-In 1,120 simulated second sweeps of the 28 softmax and split-K problems of `sweeps/recorded`, a
-binary off by 0.5 % in each process, the confirmation alone changed 10 % of the entries, half of
-them for a true gain of less than 0.5 %; both change 2 %, for true gains of 2 % in the middle.
+In 1,120 simulated second decisions on the softmax and split-K problems of `sweeps/recorded`, with
+a binary off by 0.5 % in each process, the confirmation alone changed 7.6 % of the entries, half of
+them for a true gain of less than 0.5 %; both change 2 to 3 %, for true gains of 1 % and more in the
+middle (`tests/benchmarks/bench_trust.py`).
 """
 
 from __future__ import annotations
