@@ -29,7 +29,8 @@ FINAL_FLOOR = 3.0
 FINAL_NOISE = 6.0
 """Or within this many times the noise of that comparison, which is about the scatter of a score.
 
-Of 480 simulated races on a recorded grid half as much left the true best out of 4, this out of 0.
+Of 480 simulated races on a recorded grid 4 ended over 2 % from the true best with half as much,
+none with this.
 """
 FINALISTS = 16
 RIVALS = 2
