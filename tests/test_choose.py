@@ -278,7 +278,7 @@ def test_only_the_confirmation_is_evidence() -> None:
 def test_a_winner_that_loses_its_confirmation_gives_way_to_the_better() -> None:
     chosen = winner(
         confirmed(10.0, 10.6, BLOCK=64),
-        confirmed(10.2, 10.3, BLOCK=128),
+        confirmed(10.1, 10.3, BLOCK=128),
         confirmed(20.0, 20.0, BLOCK=512),
     )
 
@@ -299,6 +299,35 @@ def test_a_gain_that_the_confirmation_does_not_show_leaves_the_default() -> None
     chosen = winner(confirmed(10.0, 10.0, BLOCK=64), confirmed(10.2, 10.05, BLOCK=512))
 
     assert chosen.config == SLOW
+
+
+@pytest.mark.parametrize(
+    ("raced", "again", "kept"),
+    [(10.15, 10.3, False), (10.15, 10.05, True), (10.05, 10.4, True), (10.2, 9.9, True)],
+)
+def test_who_holds_a_place_gives_way_to_what_is_better_in_both_processes_alone(
+    raced: float, again: float, *, kept: bool
+) -> None:
+    outcomes = (
+        confirmed(10.0, 10.0, BLOCK=64),
+        confirmed(raced, again, BLOCK=128),
+        confirmed(20.0, 20.0, BLOCK=512),
+    )
+
+    chosen = winner(*outcomes, incumbent=entry(B))
+
+    assert (chosen.config == B) is kept
+    assert winner(*outcomes).ties == kept
+
+
+def test_rivals_that_lead_in_one_process_each_are_ranked_by_both() -> None:
+    chosen = winner(
+        confirmed(10.0, 10.8, BLOCK=64),
+        confirmed(10.3, 10.0, BLOCK=128),
+        confirmed(20.0, 20.0, BLOCK=512),
+    )
+
+    assert chosen.config == B
 
 
 def test_a_confirmation_is_of_the_winner_its_two_rivals_the_default_and_the_incumbent() -> None:

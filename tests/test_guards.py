@@ -11,9 +11,27 @@ import pytest
 
 from fakes import FakeDevice, compiled, config
 from tritune.device import guards
-from tritune.device.guards import Canary, Guard, NoSensors, Nvml, Reading, State, disturbance
+from tritune.device.guards import (
+    Canary,
+    Guard,
+    NoSensors,
+    Nvml,
+    Reading,
+    State,
+    disturbance,
+    interruption,
+)
 from tritune.errors import EnvironmentFaultError
-from tritune.model import Compiled, Measured, Outcome, Problem, Rejected, Timing, Verified
+from tritune.model import (
+    Candidate,
+    Compiled,
+    Measured,
+    Outcome,
+    Problem,
+    Rejected,
+    Timing,
+    Verified,
+)
 from tritune.pipeline.rounds import Case, Rounds
 
 QUIET = Canary(us=200.0, mhz=1700.0)
@@ -53,6 +71,32 @@ def test_without_a_clock_the_time_itself_is_compared() -> None:
     assert disturbance(state(mhz=0), state(mhz=0), state(us=300.0, mhz=0)) == (
         "its fixed test work takes 50% longer than at the start"
     )
+
+
+def test_samples_that_waited_for_a_neighbours_turn_are_a_disturbance() -> None:
+    quiet = [20.0] * 98
+    series = [[*quiet, 2000.0, 55.0], [*quiet, 1900.0, 1300.0], []]
+
+    assert interruption(series) == (
+        "3 of 200 samples took over 0.5 ms longer than the same config before or after: another "
+        "process has its turns on the GPU"
+    )
+
+
+@pytest.mark.parametrize(
+    "series",
+    [
+        [],
+        [[20.0] * 98 + [2000.0] * 2],
+        [[20.0] * 90 + [60.0] * 10],
+        [[9000.0] * 90 + [9800.0] * 10],
+        [[20.0] * 999 + [2000.0], [30.0] * 998 + [2000.0] * 2],
+    ],
+)
+def test_two_late_samples_small_ones_and_the_few_of_many_are_none(
+    series: list[list[float]],
+) -> None:
+    assert interruption(series) == ""
 
 
 def test_a_disturbance_before_the_work_counts_too() -> None:
@@ -173,11 +217,15 @@ def test_without_nvml_it_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     assert silent.why == "NVML does not answer: Not Supported"
 
 
+def by_block(this: Candidate) -> float:
+    return 100.0 + 10 * int(str(this.config["BLOCK"]))
+
+
 class Gpu(FakeDevice):
     """A GPU whose canaries take what they are told, the last one for good."""
 
     def __init__(self, *us: float) -> None:
-        super().__init__(lambda this: 100.0 + 10 * int(str(this.config["BLOCK"])))
+        super().__init__(by_block)
         self._us = list(us)
         self.problems: list[Problem] = []
 
@@ -256,6 +304,46 @@ def test_when_the_start_turns_out_to_have_been_disturbed_all_since_is_measured_a
 def windows_of(device: Gpu, one: Case) -> list[int]:
     """The runs in which the first candidate of a problem was verified."""
     return [i for i, seen in enumerate(device.problems) if seen == one.problem]
+
+
+class Shared(FakeDevice):
+    """A GPU on which another process has its turns while some windows are taken; canaries miss it.
+
+    A turn of two milliseconds falls into every tenth sample.
+    """
+
+    def __init__(self, busy: range) -> None:
+        super().__init__(by_block)
+        self._busy = busy
+        self._count = 0
+
+    def _answer(self, this: Candidate, rounds: range) -> tuple[float, ...] | Rejected:
+        answer = super()._answer(this, rounds)
+        assert not isinstance(answer, Rejected)
+        if len(self.windows) not in self._busy:
+            return answer
+        self._count += 1
+        return tuple(
+            us + 2000 * ((self._count + i) % 10 == 0) for i, us in enumerate(answer, self._count)
+        )
+
+
+def test_a_neighbour_between_two_canaries_has_its_problem_measured_again() -> None:
+    alone, shared = case(), case()
+    rounds(FakeDevice(by_block)).race([alone])
+    sweep = rounds(Shared(range(3, 7)))
+
+    sweep.race([shared])
+
+    assert (sweep.again, sweep.warnings) == (1, [])
+    assert shared.outcomes == alone.outcomes
+
+
+def test_a_neighbour_that_stays_is_refused_though_the_canaries_miss_it() -> None:
+    sweep = rounds(Shared(range(10**6)))
+
+    with pytest.raises(EnvironmentFaultError, match="another process has its turns on the GPU"):
+        sweep.race([case()])
 
 
 def test_a_gpu_that_stays_disturbed_is_refused_and_its_problem_not_done() -> None:

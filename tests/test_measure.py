@@ -315,6 +315,53 @@ def test_a_clock_that_slows_down_between_chunks_costs_no_late_candidate_its_fina
     assert in_finals(outcomes) == {config(BLOCK=block) for block in (*range(1, 7), 60)}
 
 
+def test_the_standard_of_later_chunks_is_a_middling_one_and_stays() -> None:
+    device = FakeDevice(lambda this: 1000.0 - int(str(this.config["BLOCK"])))
+
+    run(device, blocks(60), default=config(BLOCK=1))
+
+    chunks = [configs for configs, _ in device.windows[2:8:2]]
+    assert [configs[0] for configs in chunks] == [config(BLOCK=8)] * 3
+    assert [configs[1] for configs in chunks] == [config(BLOCK=n) for n in (16, 30, 44)]
+
+
+def test_a_disturbed_sample_of_a_standard_that_is_slow_by_now_makes_no_chunk_look_fast() -> None:
+    class Disturbed(FakeDevice):
+        def sample(
+            self, compiled: Sequence[Compiled], rounds: int, first: int = 0
+        ) -> tuple[tuple[float, ...] | Rejected, ...]:
+            answers = super().sample(compiled, rounds, first)
+            if len(self.windows) != 7:  # the first of the fourth chunk
+                return answers
+            return tuple(
+                (9000.0, 9000.0) if one.candidate.config == config(BLOCK=9) else answer
+                for one, answer in zip(compiled, answers, strict=True)
+            )
+
+    def us(this: Candidate) -> float:
+        block = int(str(this.config["BLOCK"]))
+        return 1000.0 + block if block <= 16 else 100.0 + block
+
+    outcomes = run(Disturbed(us), blocks(60), default=config(BLOCK=1))
+
+    assert all(is_measured(outcomes[config(BLOCK=n)]).finals_us for n in range(17, 22))
+
+
+def test_a_standard_that_breaks_is_replaced() -> None:
+    class Breaking(FakeDevice):
+        def sample(
+            self, compiled: Sequence[Compiled], rounds: int, first: int = 0
+        ) -> tuple[tuple[float, ...] | Rejected, ...]:
+            if len(self.windows) == 2:
+                self._fails = {config(BLOCK=8): Reason.LAUNCH}
+            return super().sample(compiled, rounds, first)
+
+    outcomes = run(Breaking(lambda this: 1000.0 - int(str(this.config["BLOCK"]))), blocks(60))
+
+    assert isinstance(outcomes[config(BLOCK=8)], Rejected)
+    assert all(is_measured(outcomes[config(BLOCK=n)]).finals_us for n in range(50, 61))
+
+
 def test_entry_i_of_every_finalist_is_round_i() -> None:
     device = FakeDevice(
         cost({A: 100.0, B: 101.0, C: 103.0}), clock=lambda number: 1.0 + number / 1000
@@ -344,8 +391,11 @@ def test_the_finals_stop_early_when_all_left_tie() -> None:
     assert {len(is_measured(outcome).finals_us) for outcome in outcomes.values()} == {10}
 
 
-def test_what_only_other_challengers_leave_open_ends_with_the_rounds_asked_for() -> None:
-    device = FakeDevice(cost({A: 900.0, B: 100.0, C: 100.3}), noise=0.02)
+@pytest.mark.parametrize(("us", "most"), [(100.0, 203), (4000.0, 23)])
+def test_what_only_other_challengers_leave_open_goes_on_while_that_is_cheap(
+    us: float, most: int
+) -> None:
+    device = FakeDevice(cost({A: 9 * us, B: us, C: 1.009 * us}), noise=0.08)
 
     outcomes = run(
         device,
@@ -353,7 +403,17 @@ def test_what_only_other_challengers_leave_open_ends_with_the_rounds_asked_for()
         timing=Timing(final_rounds=23),
     )
 
-    assert [len(is_measured(outcomes[this]).finals_us) for this in (A, B, C)] == [10, 23, 23]
+    assert [len(is_measured(outcomes[this]).finals_us) for this in (A, B, C)] == [10, most, most]
+
+
+def test_a_noisy_score_widens_the_finals() -> None:
+    quiet, noisy = (
+        in_finals(run(FakeDevice(by_block, noise=noise), blocks(30), default=config(BLOCK=1)))
+        for noise in (0.001, 0.02)
+    )
+
+    assert len(quiet) < 8
+    assert len(noisy) > 10
 
 
 def test_a_leader_not_yet_separated_from_the_default_gets_more_rounds() -> None:

@@ -410,7 +410,7 @@ class Winner:
     config: Config
     evidence: Evidence
     ties: int = 0
-    """How many other configs are within the noise of it."""
+    """How many other configs it would not take the place of, were one of them locked."""
     change: str = "new"
     """Against the lockfile: `new`, `changed` or `kept`."""
 

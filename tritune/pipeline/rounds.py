@@ -253,7 +253,7 @@ class Rounds:
         """Do *work* until nothing disturbs it; its outcomes, and whether that came to be."""
         for attempt in range(TRIES):
             outcomes = work()
-            wrong = self.guard.check(_floor(outcomes))
+            wrong = self.guard.check(_floor(outcomes), _series(outcomes))
             if not wrong:
                 return outcomes, True
             if attempt < TRIES - 1:
@@ -285,6 +285,11 @@ class Rounds:
 
 def _floor(outcomes: Sequence[Outcome]) -> float:
     return max((one.floor for one in outcomes if isinstance(one, Measured)), default=0.0)
+
+
+def _series(outcomes: Sequence[Outcome]) -> list[tuple[float, ...]]:
+    """The samples of the race that ended last."""
+    return [one.confirm_us or one.finals_us for one in outcomes if isinstance(one, Measured)]
 
 
 def _doubted(outcome: Outcome, off: float) -> Outcome:
