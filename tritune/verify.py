@@ -5,11 +5,14 @@ Runs in a worker, on whatever device the tensors are. Does not know who made the
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from unittest import mock
 
 from tritune.device import light
 from tritune.errors import KernelError
@@ -157,7 +160,7 @@ def _word(out: Any) -> Any:
     return torch.int32 if size % 4 == 0 else torch.int16 if size % 2 == 0 else torch.uint8
 
 
-@contextmanager
+@contextlib.contextmanager
 def poisoned() -> Iterator[None]:
     """A context in which every uninitialised tensor is born full of NaN (or 0x7f)."""
     import torch
@@ -181,8 +184,30 @@ def poisoned() -> Iterator[None]:
             made = func(*args, **(kwargs or {}))
             return poison(made) if func in empties else made
 
-    with light.modes(), Poisoned():
+    with light.modes(), Poisoned(), contextlib.ExitStack() as stack:
+        makers: dict[Any, tuple[str, ...]] = {
+            torch: ("empty", "empty_like", "empty_strided"),
+            torch.Tensor: ("new_empty", "new_empty_strided"),
+        }
+        for holder, names in makers.items():
+            for name in names:
+                maker = _elsewhere(getattr(holder, name))
+                stack.enter_context(mock.patch.object(holder, name, maker))
         yield
+
+
+def _elsewhere(maker: Callable[..., Any]) -> Callable[..., Any]:
+    """The same, poisoned where another thread calls: autograd has its own, which no mode is in."""
+    here = threading.get_ident()
+
+    @functools.wraps(maker)
+    def made(*args: Any, **kwargs: Any) -> Any:
+        tensor = maker(*args, **kwargs)
+        if threading.get_ident() != here:
+            poison(tensor.detach())
+        return tensor
+
+    return made
 
 
 def poison(tensor: Any) -> Any:

@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from tritune import intercept, runtime
+from tritune import intercept, runtime, verify
 from tritune.device.bench import Bench, Prepared, guarded, put_back, synchronize
 from tritune.device.study import same_bits, watching
 from tritune.intercept import Captured
@@ -117,10 +117,12 @@ def _kernel_only(bench: Bench, config: Config) -> Prepared:
 
     put_back(bench)
     before: list[Any] = []
-    with (
-        torch.device(bench.device),
-        watching(before) if not bench.repeatable else contextlib.nullcontext(),
-    ):
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(torch.device(bench.device))
+        if not bench.repeatable:
+            # Else a new tensor may lie where the last run left the very result.
+            stack.enter_context(verify.poisoned())
+            stack.enter_context(watching(before))
         _, captured = intercept.capture(
             bench.loaded.kernel, bench.made.run, config, key=bench.under
         )

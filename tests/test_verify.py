@@ -1,0 +1,41 @@
+"""What is born uninitialised is poisoned, whoever makes it, so that an unwritten part shows."""
+
+from __future__ import annotations
+
+import threading
+
+import torch
+
+from tritune import verify
+
+
+def test_what_autograd_makes_in_a_thread_of_its_own_is_poisoned_too() -> None:
+    made: dict[str, torch.Tensor] = {}
+
+    def work() -> None:
+        like = torch.ones(4)
+        made["empty"] = torch.empty(4)
+        made["like"] = torch.empty_like(like)
+        made["strided"] = torch.empty_strided((2, 2), (2, 1))
+        made["new"] = like.new_empty(4)
+        made["integers"] = torch.empty(4, dtype=torch.int32)
+        made["zeros"] = torch.zeros(4)
+
+    with verify.poisoned():
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+
+    floats = ("empty", "like", "strided", "new")
+    assert [bool(made[name].isnan().all()) for name in floats] == [True] * 4
+    assert made["integers"].tolist() == [0x7F] * 4
+    assert made["zeros"].tolist() == [0.0] * 4
+    assert torch.empty.__module__ != verify.__name__, "torch is as it was"
+
+
+def test_what_the_same_thread_makes_is_poisoned_whatever_it_calls() -> None:
+    with verify.poisoned():
+        made = [torch.empty(3), torch.ones(3).new_empty(3), torch.empty_like(torch.ones(3))]
+
+    assert [bool(one.isnan().all()) for one in made] == [True] * 3
+    assert hasattr(torch.ones(1), "new_empty")
