@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any, Self
 
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 import projects
 from fakes import H200_IDENTITY, KERNEL, TRITON, FakeDevice, config, entry, evidence
@@ -18,7 +20,7 @@ from tritune import expression, lock, pipeline, places
 from tritune.device import targets
 from tritune.errors import LockError
 from tritune.journal import Journal
-from tritune.lookup import REACH, within
+from tritune.lookup import REACH, nearest, within
 from tritune.model import (
     Candidate,
     Compiled,
@@ -160,6 +162,24 @@ def test_an_entry_is_served_from_half_to_twice_its_size_or_to_the_middle_of_a_ne
     own, others, served
 ):
     assert reach.span(own, others) == served
+
+
+@given(sizes=st.sets(st.integers(1, 300), min_size=1, max_size=6), value=st.integers(1, 600))
+def test_the_size_that_a_look_up_takes_is_one_that_was_verified_to_serve(sizes, value):
+    assume(min(sizes) <= 2 * value <= 4 * max(sizes))
+
+    taken = nearest(sizes, value)
+
+    low, high = reach.span(taken, sorted(sizes - {taken}))
+    assert value in sizes or low <= value <= high
+
+
+@given(sizes=st.sets(st.integers(1, 300), min_size=1, max_size=6))
+def test_both_ends_of_what_is_verified_are_served(sizes):
+    for own in sizes:
+        for end in reach.span(own, sorted(sizes - {own})):
+            taken = nearest(sizes, end)
+            assert end in sizes or taken == own or taken * own == end * end
 
 
 def test_a_size_is_a_whole_part_of_a_key():

@@ -807,13 +807,15 @@ SHAPES = {
         (31, 16, "default"),
         (32, 32, "near"),
         (127, 32, "near"),
-        (128, 32, "near"),
+        (128, 128, "near"),
         (129, 128, "near"),
         (512, 128, "near"),
         (513, 16, "default"),
     ],
 )
-def test_near_serves_the_nearest_locked_size_within_a_factor_of_two(n, block, kind, tmp_path, gpu):
+def test_near_serves_the_next_size_up_or_the_nearest_within_a_factor_of_two(
+    n, block, kind, tmp_path, gpu
+):
     gpu()
     kernel = jitted(locked(tmp_path / "t.lock", SHAPES), near="n")
 

@@ -11,7 +11,7 @@ import logging
 import math
 import re
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -237,16 +237,27 @@ def _near(
     value = int(wanted) if wanted.isascii() and wanted.isdigit() else 0
     if not locked or not value or not min(locked) <= 2 * value <= 4 * max(locked):
         return Found(kind="default", why=_has(keys))
-    nearest = min(locked, key=lambda at: (abs(math.log2(at / value)), at))
-    config, reach = keys[locked[nearest]], reach_of(locked[nearest])
+    at = nearest(locked, value)
+    config, reach = keys[locked[at]], reach_of(locked[at])
     if reach and not within(reach, asked.near, value):
-        what = f"{asked.near}={nearest} is nearest, but its config is verified for {reach} alone"
+        what = f"{asked.near}={at} is nearest, but its config is verified for {reach} alone"
         return Found(kind="default", why=what)
     broken = _broken(constraints, {**asked.values, **config})
     if broken:
-        what = f"{asked.near}={nearest} is nearest, but its config breaks {broken}"
+        what = f"{asked.near}={at} is nearest, but its config breaks {broken}"
         return Found(kind="default", why=what)
     return _served("near", config, refusal)
+
+
+def nearest(sizes: Collection[int], value: int) -> int:
+    """Which of the locked sizes serves *value*: the next one up, if it is at most twice that.
+
+    Else the nearest by ratio. The tiles of a smaller size cut a larger one badly.
+    """
+    above = min((size for size in sizes if size > value), default=None)
+    if above is not None and above <= 2 * value:
+        return above
+    return min(sizes, key=lambda size: (abs(math.log2(size / value)), size))
 
 
 def within(reach: str, near: str, value: int) -> bool:

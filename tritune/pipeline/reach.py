@@ -84,11 +84,14 @@ def size_of(key: str, near: str) -> Size | None:
 
 
 def span(own: int, others: Sequence[int]) -> tuple[int, int]:
-    """From where to where *own* is the nearest of all, by their ratio; a tie is of both."""
+    """From where to where `lookup.nearest` takes *own*; a tie is of both."""
     below = max((other for other in others if other < own), default=None)
     above = min((other for other in others if other > own), default=None)
-    low = (own + 1) // 2 if below is None else math.isqrt(below * own - 1) + 1
-    high = 2 * own if above is None else math.isqrt(own * above)
+    low, high = (own + 1) // 2, 2 * own
+    if below is not None:
+        low = max(below + 1, min(low, math.isqrt(below * own - 1) + 1))
+    if above is not None:
+        high = max(own, min((above - 1) // 2, math.isqrt(own * above)))
     return low, high
 
 
