@@ -95,6 +95,8 @@ def measured(
     *,
     samples: Sequence[float] | None = None,
     finals: Sequence[float] = (),
+    confirm: Sequence[float] = (),
+    floor: float = 0.0,
     bits: str = "9c1e04d2",
     ir: str = "87b314e3",
     aliases: Sequence[Config] = (),
@@ -105,6 +107,8 @@ def measured(
         compiled=compiled(ir=ir, aliases=aliases, **values),
         samples_us=tuple((us,) * 3 if samples is None else samples),
         finals_us=tuple(finals),
+        confirm_us=tuple(confirm),
+        floor=floor,
         bits=bits,
     )
 
