@@ -15,7 +15,7 @@ from triton.runtime.autotuner import Config as TritonConfig
 
 from tritune import keys, lookup, silicon, switches, tuned, undecorated
 from tritune.contract import Contract
-from tritune.dispatch import MEMO_LIMIT, Kernel
+from tritune.dispatch import MEMO_LIMIT, Call, Kernel
 from tritune.errors import KernelError
 from tritune.model import DeviceIdentity, Value
 from tritune.tuned import Passed, Served, Tuning
@@ -59,7 +59,11 @@ class Adopted(Kernel):
 
     def __init__(self, tuning: Tuning, contract: Contract, lockfile: Path) -> None:
         self.stock = tuning.stock
+        before = {name: held for name, held in vars(self.stock).items() if name == "best_config"}
         super().__init__(tuning, contract, lockfile)
+        # Nothing was launched yet: what its author's tuner says of its best stays as it is.
+        vars(self.stock).pop("best_config", None)
+        vars(self.stock).update(before)
         self._passed = _Passed(contract, self.arg_names)
         self.notes: dict[str, None] = dict.fromkeys(undecorated.ignored(contract, tuning.key))
         """What a reader should know of it, in order, each once."""
@@ -69,23 +73,28 @@ class Adopted(Kernel):
         self._pruned: set[tuple[object, ...]] = set()
         self._waits = self._prune is not None and self._has_unknown()
 
-    def run(self, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> Any:
-        """Launch with the config that is locked, or else as Triton would have."""
-        if switches.tracers and switches.is_tracing():
-            return None
-        if switches.interceptor is not None and not warmup:
-            return switches.interceptor(self, args, kwargs, grid)
+    def _decide(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Served | None:
+        """The config that is locked; None where the launch is Triton's own."""
         served = None if self._passed(args, kwargs) else self._served(args, kwargs)
-        if served is None or served.kind == "default":
-            switches.count((self.name, "default"))
-            with let_through(self.stock):
-                return self.stock.run(*args, grid=grid, warmup=warmup, **kwargs)
-        self.mark(served.config)
-        return self._launch(served, (args, kwargs), grid, warmup)
+        return None if served is None or served.kind == "default" else served
+
+    def _as_without(self, call: Call, grid: Any, warmup: bool) -> Any:  # noqa: FBT001
+        switches.count((self.name, "default"))
+        with let_through(self.stock):
+            return self.stock.run(*call[0], grid=grid, warmup=warmup, **call[1])
+
+    @property
+    def best_config(self) -> TritonConfig:
+        """Libraries read it after a launch, and size or launch other kernels by it."""
+        return self.stock.best_config
+
+    @best_config.setter
+    def best_config(self, live: TritonConfig) -> None:
+        self.stock.best_config = live
 
     def mark(self, config: Mapping[str, Value]) -> None:
-        """Libraries read `best_config` after a launch, and size or launch other kernels by it."""
-        self.best_config = self.stock.best_config = self._live(config)
+        """Say that *config* is what a launch ran, for libraries that ask."""
+        self.best_config = self._live(config)
 
     def choices(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[dict[str, Value]]:
         """What is locked; else what its author would try, in that order."""

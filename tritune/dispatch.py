@@ -162,7 +162,14 @@ class Kernel(Autotuner):  # type: ignore[misc]
             return switches.interceptor(self, args, kwargs, grid)
         if self._is_stock and not self._passed(args, kwargs):
             return self.tuning.stock.run(*args, grid=grid, warmup=warmup, **kwargs)
-        return self._launch(self._decide(args, kwargs), call, grid, warmup)
+        served = self._decide(args, kwargs)
+        if served is None:
+            return self._as_without(call, grid, warmup)
+        return self._launch(served, call, grid, warmup)
+
+    def _as_without(self, call: Call, grid: Any, warmup: bool) -> Any:  # noqa: FBT001
+        """What a miss runs that no config here is for."""
+        raise NotImplementedError
 
     def _first(
         self, slot: recall.Slot | None, call: Call, values: tuple[Any, ...], grid: Any
@@ -170,6 +177,8 @@ class Kernel(Autotuner):  # type: ignore[misc]
         """Launch, and remember what came of it."""
         args, kwargs = call
         served = self._decide(args, kwargs)
+        if served is None:
+            return self._as_without(call, grid, False)  # noqa: FBT003
         binary = self._launch(served, call, grid)
         if slot is None or served.kind == "forced":  # by another thread, since it was asked
             return binary
@@ -180,7 +189,7 @@ class Kernel(Autotuner):  # type: ignore[misc]
         recall.keep(slot, (served, again))
         return binary
 
-    def _decide(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Served:
+    def _decide(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Served | None:
         """The config that is passed, or else the one that is locked."""
         passed = self._passed(args, kwargs)
         return self._given_of(passed) if passed else self._answer(self.bind(args, kwargs))

@@ -21,6 +21,7 @@ from triton import knobs
 from triton.runtime.driver import driver as drivers
 
 from tritune.contract import Contract
+from tritune.keys import layout
 
 LIMIT = 4096
 """What is remembered of one form of launch; a server that sees endless sizes must not grow."""
@@ -47,6 +48,7 @@ class Recall:
         self._plain = frozenset(names) - {*function.constexprs, *function.computed}
         self._key = frozenset(contract.key)
         self._jit = jit or _NO_JIT
+        self._layout = contract.layout
         self._places: dict[int, _Place] = {}
 
     def clear(self) -> None:
@@ -75,6 +77,9 @@ class Recall:
         for at in plan.tensors:
             tensor = values[at]
             found += (tensor.dtype, tensor.data_ptr() & 15 == 0)
+            if self._layout:
+                dense = tensor.is_contiguous()
+                found.append(dense or layout(tensor.shape, tensor.stride()))
         return records, tuple(found)
 
     def _plan(
