@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import copy
 import logging
+import subprocess
+import sys
 import threading
+from pathlib import Path
 
 import pytest
 import torch
@@ -641,3 +644,24 @@ def test_a_lockfile_of_the_environment_that_is_not_there_stops_nothing(
     assert caplog.messages == [
         f"{tmp_path / 'none.lock'}: there is no such lockfile, so nothing of it is served"
     ]
+
+
+def test_who_only_asks_where_triton_is_does_not_undo_what_was_installed(tmp_path):
+    code = (
+        "import importlib.util, tritune\n"
+        f"tritune.install({str(tmp_path / 'none.lock')!r})\n"
+        "assert importlib.util.find_spec('triton') is not None\n"
+        "import triton\n"
+        "from tritune import adopt\n"
+        "print(len(adopt._runs) > 0)\n"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code],
+        cwd=Path(__file__).resolve().parent.parent,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert done.stdout == "True\n"

@@ -651,9 +651,7 @@ def test_a_sweep_keeps_an_imported_entry_unless_it_is_beaten_by_the_margin(
     rows = {size: {"BLOCK": 512, "num_warps": 4} for size in ("1000", "4096")}
     path = table(tmp_path, rows, "mine.json")
     to = ("--sweep", "sweeps/scale.yaml", "--axis", "n", "--device", "H200")
-    assert (
-        run("import", path, *to).stdout == "tritune.lock: scale_kernel on H200: 2 added\n" or True
-    )
+    assert "scale_kernel on H200: 2 added\n" in run("import", path, *to).stdout
     record(tmp_path / "times.jsonl", project, {256: 10.0, 512: us})
 
     result = run("sweep", "sweeps/scale.yaml", "--device", f"replay:{tmp_path}/times.jsonl")

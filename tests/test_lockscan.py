@@ -35,8 +35,17 @@ def opened(text: str, folder: Path) -> Lockfile:
     return Lockfile(path)
 
 
-def message(file: Lockfile) -> str:
-    return str(file.error).replace(str(file.path), "tritune.lock")
+def message(file: Lockfile, kernel: str = "a:f") -> str:
+    return str(file.damage(kernel)).replace(str(file.path), "tritune.lock")
+
+
+def changed(kind: str, text: str, at: int, more: str) -> str:
+    """*text* with what a hand or a disk does to it at one place."""
+    if kind == "flip":
+        return text[:at] + more + text[at + 1 :]
+    if kind == "insert":
+        return text[:at] + more + text[at:]
+    return text[:at]
 
 
 def configs(parsed: Lock, kernel: str) -> lockscan.Configs:
@@ -61,17 +70,18 @@ def test_whatever_is_rendered_is_scanned_as_it_is_parsed(written):
         assert scan.configs("another") == {}
 
 
+BEHIND = st.sampled_from([",", "]", "}", "words", "], 1", " "])
+
+
 @given(data=st.data())
 def test_a_mutated_lockfile_is_served_as_it_is_parsed_or_is_damaged(data, tmp_path_factory):
     text = two() if data.draw(st.booleans()) else GOLDEN
-    kind = data.draw(st.sampled_from(["flip", "cut", "double", "drop", "swap"]))
+    kind = data.draw(st.sampled_from(["flip", "insert", "cut", "double", "drop", "swap"]))
     lines = text.splitlines(keepends=True)
     line, other = (data.draw(st.integers(0, len(lines) - 1)) for _ in range(2))
     at = data.draw(st.integers(0, len(text) - 1))
-    if kind == "flip":
-        text = text[:at] + data.draw(st.characters(codec="utf-8")) + text[at + 1 :]
-    elif kind == "cut":
-        text = text[:at]
+    if kind in {"flip", "insert", "cut"}:
+        text = changed(kind, text, at, data.draw(st.characters(codec="utf-8") | BEHIND))
     elif kind == "double":
         text = "".join([*lines[:line], lines[line], *lines[line:]])
     elif kind == "drop":
@@ -87,11 +97,12 @@ def test_a_mutated_lockfile_is_served_as_it_is_parsed_or_is_damaged(data, tmp_pa
     except LockError:
         # What evidence says is not looked at, nor (where lines were swapped) are the entries of a
         # kernel that nobody asks for; all else that is damaged is noticed.
-        assert file.error is not None or kind in {"flip", "swap"}
-        if kind == "flip" and file.error is None:
+        damaged = any(file.damage(kernel) for kernel in sections)
+        assert damaged or kind in {"flip", "insert", "swap"}
+        if kind in {"flip", "insert"} and not damaged:
             assert '"evidence"' in lines[text.count("\n", 0, at)]
     else:
-        assert file.error is None
+        assert not any(file.damage(kernel) for kernel in sections)
         assert sections == {kernel: configs(parsed, kernel) for kernel in sections}
 
 
@@ -107,6 +118,8 @@ def test_only_the_kernels_own_entries_are_decoded(tmp_path, monkeypatch):
 DAMAGES = {
     "cut off in another kernel's entries": lambda text: text[: text.index('"b:g"') + 80],
     "cut off after the last entry": lambda text: text[:-4],
+    "with words behind an entry": lambda text: text.replace("\n    },\n", "\n    },words\n", 1),
+    "with brackets behind an entry": lambda text: text.replace("\n    }\n", "\n    } ]]\n", 1),
     "with markers in another kernel's entries": lambda text: text.replace(
         '     "config": {"BLOCK": 64', '<<<<<<< ours\n     "config": {"BLOCK": 64'
     ),
@@ -155,6 +168,21 @@ def test_a_damaged_file_is_noticed_when_a_kernel_is_imported_and_said_as_it_alwa
     with pytest.raises(LockError) as caught:
         lock.parse(text, "tritune.lock")
     assert (section, message(file)) == ({}, str(caught.value))
+
+
+@pytest.mark.parametrize("first", ["a:f", "b:g"])
+def test_what_is_damaged_of_one_kernel_is_served_to_no_other_whoever_is_imported_first(
+    first, tmp_path
+):
+    text = two().replace('"BLOCK": 64', '"BLOCK": NaN')
+    file = opened(text, tmp_path)
+    file.section(first)
+
+    served = [file.section(kernel) for kernel in ("a:f", "b:g")]
+
+    assert served == [{"H100": {"M=64": {"BLOCK": 32}, "M=128": {"BLOCK": 33}}}, {}]
+    assert file.damage("a:f") is None
+    assert "NaN is not a number that JSON has" in message(file, "b:g")
 
 
 def test_evidence_that_is_damaged_inside_its_line_does_a_launch_no_harm(tmp_path):

@@ -840,7 +840,9 @@ def test_a_size_beyond_what_was_verified_is_a_miss_that_says_so(tmp_path, gpu, c
     ran(jitted(file, near="n"), 101)
 
     [message] = [text for text in caplog.messages if "no locked config" in text]
-    assert message.endswith("n=64 is nearest, but its config is verified for 60 <= n <= 100 alone")
+    assert message.endswith(
+        "n=64 would serve it, but its config is verified for 60 <= n <= 100 alone"
+    )
 
 
 def test_near_wants_every_other_part_of_the_key_equal(tmp_path, gpu):
@@ -1126,7 +1128,7 @@ def test_damage_in_its_own_entries_is_said_when_a_kernel_is_imported(tmp_path, c
 
     assert caplog.messages == [
         (
-            "the lockfile is damaged, so kernels run their defaults: "
+            "the lockfile is damaged, so `test_runtime:jitted.<locals>.fill` runs its default: "
             f"{file}:14: kernels.test_runtime:jitted.<locals>.fill.H100.n=256 FLAG=True x=f32."
             "config.B: expected a value, got [128]\n"
             "hint: restore it from git, or delete the file and sweep again"

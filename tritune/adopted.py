@@ -48,7 +48,7 @@ class _Passed(Passed):
 
     def __call__(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Value]:
         by_position = self._names[: len(args)]
-        named = {**dict(zip(by_position, args, strict=True)), **kwargs}
+        named = {**dict(zip(by_position, args, strict=False)), **kwargs}
         return {name: named[name] for name in self._contract.tunables if name in named}
 
 

@@ -137,7 +137,10 @@ def start_server() -> None:
 @contextmanager
 def _mute() -> Iterator[None]:
     """What starts now holds no pipe of the caller: who reads from it would wait for both."""
-    kept = [(descriptor, os.dup(descriptor)) for descriptor in (1, 2)]
+    kept = []
+    for descriptor in (1, 2):
+        with suppress(OSError):  # closed already: then nobody reads from it
+            kept.append((descriptor, os.dup(descriptor)))
     nothing = os.open(os.devnull, os.O_WRONLY)
     try:
         for descriptor, _ in kept:

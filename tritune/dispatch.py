@@ -122,7 +122,7 @@ class Kernel(Autotuner):  # type: ignore[misc]
         if known is None:
             return self._first(slot, (args, kwargs), values, grid)
         served, again = known
-        if again is None or not self._launcher.is_ordinary():
+        if again is None or served.live.pre_hook or not self._launcher.is_ordinary():
             return self._launch(served, (args, kwargs), grid)
         self.best_config = served.live
         if served.count is not None:

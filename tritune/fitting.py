@@ -118,7 +118,7 @@ def fits(row: Row, key: str, receiver: Receiver) -> bool:
 
 
 def _dtype(text: str) -> str:
-    return "" if text == "none" else text.removesuffix("(unaligned)")
+    return "" if text == "none" else text.partition("(")[0]
 
 
 def check_row(row: Row, receiver: Receiver, names: Iterable[str]) -> None:

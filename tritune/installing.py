@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib.util
 import logging
 import sys
+import threading
 from collections.abc import Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
@@ -98,6 +99,9 @@ def _is_half(name: str) -> bool:
     return bool(getattr(spec, "_initializing", False))
 
 
+_asking = threading.local()
+
+
 class _Finder(MetaPathFinder):
     """Lets `import triton` go its way, and begins at its end."""
 
@@ -105,10 +109,14 @@ class _Finder(MetaPathFinder):
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         del path, target
-        if name != TRITON:
+        # It stays until Triton is there: who only asks for a spec imports nothing.
+        if name != TRITON or getattr(_asking, "now", False):
             return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
+        _asking.now = True
+        try:
+            spec = importlib.util.find_spec(name)
+        finally:
+            _asking.now = False
         if spec is not None and spec.loader is not None:
             spec.loader = _Loader(spec.loader)
         return spec
@@ -126,4 +134,5 @@ class _Loader(Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         self._own.exec_module(module)
+        sys.meta_path[:] = [one for one in sys.meta_path if not isinstance(one, _Finder)]
         resume()

@@ -24,7 +24,7 @@ _KERNELS, _END = b'\n "kernels": {', b"\n }\n}\n"
 _OUTER = {depth: re.compile(rb"\n {0,%d}[^ ]" % depth) for depth in (2, 3)}
 """The lines that are indented by no more; whatever else stands among them shows."""
 _ENTRY = re.compile(
-    r'\n    "(.*)": \{\n     "config": (\{.*\}),\n     "evidence": \{.*\}\n    \}(,?)'
+    r'\n    "(.*)": \{\n     "config": (\{.*\}),\n     "evidence": \{.*\}\n    \}(,?)(?=\n|\Z)'
 )
 _EVIDENCE = r'\n     "evidence": (\{.*\})'
 _NESTED = frozenset({dict, list})

@@ -72,6 +72,8 @@ class Lockfile:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.error: LockError | None = None
+        """Of all of it: none of it is served."""
+        self._broken: dict[str, LockError] = {}
         self._scan: lockscan.Scan | None = None
         """Where the file is laid out as we write it: all but its head is still to be read."""
         self.document = self._read()
@@ -155,7 +157,9 @@ class Lockfile:
         try:
             return self._in_full(kernel) if found is None else found
         except LockError as error:
-            self._damaged(error)
+            # Of this kernel alone: what the others run must not hang on who was imported before.
+            self._broken[kernel] = error
+            self._say_damaged(error, f"`{kernel}` runs its default")
             return {}
 
     def _in_full(self, kernel: str) -> lockscan.Configs:
@@ -167,9 +171,15 @@ class Lockfile:
         return section
 
     def _damaged(self, error: LockError) -> None:
-        if self.error is None:
-            self.error = error
-            logger.warning("the lockfile is damaged, so kernels run their defaults: %s", error)
+        self.error = error
+        self._say_damaged(error, "kernels run their defaults")
+
+    def _say_damaged(self, error: LockError, so: str) -> None:
+        logger.warning("the lockfile is damaged, so %s: %s", so, error)
+
+    def damage(self, kernel: str) -> LockError | None:
+        """Why nothing of it is served to a kernel; None where it is as it should be."""
+        return self.error or self._broken.get(kernel)
 
 
 _files: dict[Path, Lockfile] = {}
@@ -187,7 +197,7 @@ def lockfile(path: Path) -> Lockfile:
 def find(file: Lockfile, device: DeviceIdentity, asked: Asked, refusal: Refusal) -> Found:
     """The config locked for a call, or why there is none."""
     section = file.section(asked.kernel)
-    if file.error is not None:
+    if file.damage(asked.kernel) is not None:
         return Found(kind="default", why="the lockfile is damaged")
     if not section:
         return Found(kind="default", why=_nothing(file))
@@ -240,11 +250,11 @@ def _near(
     at = nearest(locked, value)
     config, reach = keys[locked[at]], reach_of(locked[at])
     if reach and not within(reach, asked.near, value):
-        what = f"{asked.near}={at} is nearest, but its config is verified for {reach} alone"
+        what = f"{asked.near}={at} would serve it, but its config is verified for {reach} alone"
         return Found(kind="default", why=what)
     broken = _broken(constraints, {**asked.values, **config})
     if broken:
-        what = f"{asked.near}={at} is nearest, but its config breaks {broken}"
+        what = f"{asked.near}={at} would serve it, but its config breaks {broken}"
         return Found(kind="default", why=what)
     return _served("near", config, refusal)
 

@@ -18,8 +18,8 @@ def report(file: Lockfile, device: DeviceIdentity, asked: Asked, why: str) -> No
     """Say it once a kernel; write it down always; raise where the user wants that."""
     label = file.label(device) or device.name
     if switches.miss_is_error():
-        if file.error is not None:
-            raise file.error
+        if (error := file.damage(asked.kernel)) is not None:
+            raise error
         raise LookupMissError(
             f"`{asked.kernel}` has no locked config for {asked.text} on {label}: {why}",
             where=str(file.path),
@@ -29,7 +29,7 @@ def report(file: Lockfile, device: DeviceIdentity, asked: Asked, why: str) -> No
     with _writing:
         first = asked.kernel not in _said
         _said.add(asked.kernel)
-    if first and file.error is None:
+    if first and file.damage(asked.kernel) is None:
         logger.warning(
             "%s: no locked config for %s on %s, so %s: %s",
             asked.kernel,

@@ -70,8 +70,9 @@ def kernel(
 
     *key* names the arguments a config depends on; *like* the tensors whose dtype and alignment
     it depends on (all, if left out); *default* is the config of a call that is not locked, and
-    its names are the tunables; *near* names the one argument of *key* for which the nearest
-    locked value will do. Over `@triton.autotune`, all are taken from it if left out.
+    its names are the tunables; *near* names the one argument of *key* for which a locked
+    value nearby will do: the next one up, or the nearest. Over `@triton.autotune`, all are taken
+    from it if left out.
     """
 
     def decorate(inner: Any) -> Any:

@@ -203,7 +203,7 @@ def _elsewhere(maker: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(maker)
     def made(*args: Any, **kwargs: Any) -> Any:
         tensor = maker(*args, **kwargs)
-        if threading.get_ident() != here:
+        if threading.get_ident() != here and kwargs.get("out") is None:
             poison(tensor.detach())
         return tensor
 

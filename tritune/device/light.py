@@ -4,7 +4,7 @@ They import all of `torch._dynamo`, to read two switches of its config and to be
 torch.compile, and sympy, for sizes that are symbols. That is 0.8 s on a quick machine and 4.3 s on
 an H200's host, as much as torch itself, in every process that lowers or measures. Whoever really
 wants them still gets them: the first thing that is asked of a stand-in and that it does not have
-imports the real module in its place.
+imports the real module in its place. Only what is written to the stand-in's config is lost.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class _StandIn(ModuleType):
 
 
 def _as_it_is(given: Any, *_: object, **__: object) -> Any:
-    """A function that there is nothing to keep out of; a boolean that is no symbol."""
+    """A boolean that is no symbol."""
     return given
 
 
@@ -68,9 +68,17 @@ def modes() -> Iterator[None]:
     """While this holds, torch takes the stand-ins, where the real modules are not there already."""
     import torch
 
+    handed: list[Any] = []
+
+    def disable(function: Any = None, *_: object, **__: object) -> Any:
+        if function is None:
+            return disable
+        handed.append(function)
+        return function
+
     config = _config(str(Path(torch.__file__).parent / "_dynamo"))
     has: dict[str, dict[str, Any]] = {
-        _DYNAMO: {"config": config, "disable": _as_it_is},
+        _DYNAMO: {"config": config, "disable": disable},
         "sympy": {},
         _SYMBOLS: {
             **dict.fromkeys(_ASKED_FOR_SYMBOLS, _no_symbols),
@@ -87,6 +95,8 @@ def modes() -> Iterator[None]:
     finally:
         for one in made:
             _remove(one)
+        for function in handed:  # torch keeps what it got; let it ask again
+            vars(function).pop("__dynamo_disable", None)
 
 
 def _put(stand_in: _StandIn) -> None:

@@ -95,7 +95,7 @@ class Job:
 
     @property
     def near_constraints(self) -> dict[str, tuple[str, ...]]:
-        """What has to hold where the nearest locked size is served, by kernel."""
+        """What has to hold where near serves another size, by kernel."""
         return near_constraints(self.sweep, self.target, self.info)
 
     @property
@@ -114,7 +114,7 @@ class Job:
 
 
 def near_constraints(sweep: Sweep, target: Target, info: KernelInfo) -> dict[str, tuple[str, ...]]:
-    """What has to hold where the nearest locked size is served, by kernel."""
+    """What has to hold where near serves another size, by kernel."""
     if info.near is None:
         return {}
     # Of the problem function, not of the problems: a sweep may be of some of them only.

@@ -1,9 +1,9 @@
 """pipeline.reach: winners of a kernel with `near` -> the sizes that each was verified to serve.
 
-A kernel whose author says near="M" runs, at an M that is not locked, what is locked for the
-nearest one. A config that is right at its own size may be wrong at another: so each winner is run
-at both ends of the range in which it would be served, and compared with the reference there. In
-the lock stands the range that this bears out; beyond it the kernel runs its default.
+A kernel whose author says near="M" runs, at an M that is not locked, what is locked for another
+(`lookup.nearest`). A config that is right at its own size may be wrong there: so each winner is
+run at both ends of the range in which it would be served, and compared with the reference. In the
+lock stands the range that this bears out; beyond it the kernel runs its default.
 
 Both ends of every winner, not only half the smallest and twice the largest of a row of sizes: a
 softmax locked with BLOCK=1024 at n=1024 and with BLOCK=8192 at n=8192 is right at 512, and wrong
