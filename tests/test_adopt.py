@@ -647,9 +647,10 @@ def test_a_lockfile_of_the_environment_that_is_not_there_stops_nothing(
 
 
 def test_who_only_asks_where_triton_is_does_not_undo_what_was_installed(tmp_path):
+    path = locked(tmp_path / "t.lock", {key(): config(32)}, kernel=FILL)
     code = (
         "import importlib.util, tritune\n"
-        f"tritune.install({str(tmp_path / 'none.lock')!r})\n"
+        f"tritune.install({str(path)!r})\n"
         "assert importlib.util.find_spec('triton') is not None\n"
         "import triton\n"
         "from tritune import adopt\n"
