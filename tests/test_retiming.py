@@ -184,6 +184,21 @@ def test_a_locked_config_that_is_wrong_by_now_is_a_no(project, gpu, monkeypatch)
 
 
 @pytest.mark.lowering
+def test_an_op_that_fails_by_now_is_a_no(project, gpu):
+    gpu(lambda _: 100.0)
+    project.edit("ops.py", "def scale(x):\n", "def scale(x):\n    assert x.numel() < 2000\n")
+
+    result = run()
+
+    assert result.exit_code == 1
+    assert shown(result)[-2:] == [
+        "not timed: scale_kernel on H200: n=4096 x=f32 y=f32: n=4096 dtype=float32: "
+        "AssertionError:",
+        "1 entry timed with Triton 3.9.0, 3 % allowed: 1 does not run, or is wrong",
+    ]
+
+
+@pytest.mark.lowering
 def test_an_entry_that_no_shape_asks_for_is_named(project, gpu):
     gpu(lambda _: 100.0)
     project.edit("sweeps/scale.yaml", "[1000, 4096]", "1000")

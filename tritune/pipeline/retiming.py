@@ -144,8 +144,11 @@ def _retime(job: Job, bound: float, wanted: Wanted) -> Iterator[Retimed]:
     outcomes = _race(job, made, able)
     for one in matches:
         timed[one.at] = _retimed(job, one, (*rejected, *outcomes), bound)
+    # Of an op that fails the key is not known, so any entry that is left may be its own.
+    failed = next((f"{one.candidate.problem}: {one.detail}" for one in found.rejected), "")
     for at, entry in held.items():
-        yield timed.get(at) or _plain(at, entry, why=NO_SHAPE)
+        left = _plain(at, entry, why=failed or NO_SHAPE, is_past=bool(failed))
+        yield timed.get(at) or left
 
 
 def _at(job: Job, key: str) -> LockedKey:
