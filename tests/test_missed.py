@@ -231,3 +231,12 @@ def test_a_key_of_attention_finds_its_batch_and_heads(tmp_path, monkeypatch):
         "  - {batch: 2, heads: 16, kv_heads: 16, S: 333, head_dim: 128, causal: false, "
         "dtype: bfloat16}" in result.stdout.splitlines()
     )
+
+
+def test_a_row_of_which_one_key_is_tuned_is_tried_under_the_missed_one():
+    row = Problem.of({"n": 64, "dtype": "float16"}).under("n=64 x=f16")
+
+    first, *_ = guesses([row], "n=128 x=f16")
+
+    assert first.problem == Problem.of({"n": 128, "dtype": "float16"}).under("n=128 x=f16")
+    assert yaml_row(first.problem) == "{n: 128, dtype: float16}"

@@ -97,8 +97,13 @@ class Problem:
         """The same problem, of which only the launches under *key* are tuned."""
         return Problem((*self.axes, (KEY, key)))
 
+    @property
+    def written(self) -> tuple[tuple[str, Value], ...]:
+        """The axes that a sweep file has."""
+        return tuple((name, value) for name, value in self.axes if name != KEY)
+
     def __str__(self) -> str:
-        axes = " ".join(f"{name}={_show(value)}" for name, value in self.axes if name != KEY)
+        axes = " ".join(f"{name}={_show(value)}" for name, value in self.written)
         return f"{axes} under `{self.key}`" if self.key else axes
 
     def as_dict(self) -> dict[str, Value]:

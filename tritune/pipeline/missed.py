@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -69,7 +69,7 @@ def nothing_missed(job: Job) -> Report:
 
 def guesses(rows: Sequence[Problem], key: str) -> tuple[Guess, ...]:
     """Problems that may have *key*, those with most of it first, then in the order of the file."""
-    every = itertools.chain.from_iterable(_by_size(row, misslog.parts(key)) for row in rows)
+    every = itertools.chain.from_iterable(_by_size(row, key) for row in rows)
     # Stable: of equally many axes that are kept, the first row of the file.
     found: dict[Problem, Guess] = {}
     for one in sorted(every, key=lambda one: len(one.kept)):
@@ -118,9 +118,9 @@ def _missed(
 UNALIGNED = "a tensor of it is unaligned, and a problem cannot ask for that"
 
 
-def _by_size(row: Problem, said: Mapping[str, str]) -> Iterator[Guess]:
-    """*row* with the values of the key in as many of its axes as have one, then in fewer."""
-    axes = row.as_dict()
+def _by_size(row: Problem, key: str) -> Iterator[Guess]:
+    """*row* with the values of *key* in as many of its axes as have one, then in fewer."""
+    axes, said = dict(row.written), misslog.parts(key)
     folded = {name.casefold(): text for name, text in said.items()}
     types = list(dict.fromkeys(DTYPES[text] for text in said.values() if text in DTYPES))
     choices: dict[str, list[Value]] = {
@@ -137,7 +137,8 @@ def _by_size(row: Problem, said: Mapping[str, str]) -> Iterator[Guess]:
             for dtypes in itertools.product(*choices.values()):
                 made = axes | taken | dict(zip(choices, dtypes, strict=True))
                 kept = tuple(name for name in axes if name not in {*taken, *choices})
-                yield Guess(problem=Problem.of(made), kept=kept)
+                problem = Problem.of(made)
+                yield Guess(problem=problem.under(key) if row.key else problem, kept=kept)
 
 
 def _value(text: str) -> Value:

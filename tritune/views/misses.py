@@ -49,7 +49,7 @@ def _to_add(report: Report) -> list[str]:
 
 def yaml_row(problem: Problem) -> str:
     """A problem as a row of `shapes:`."""
-    return "{" + ", ".join(f"{name}: {_yaml(value)}" for name, value in problem.axes) + "}"
+    return "{" + ", ".join(f"{name}: {_yaml(value)}" for name, value in problem.written) + "}"
 
 
 def _yaml(value: Value) -> str:
