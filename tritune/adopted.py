@@ -146,10 +146,12 @@ class Adopted(Kernel):
         function = self.contract.function
         tuning = tuned.of_foreign(self.stock, function, made)
         contract = undecorated.contract(function, tuning.default, tuning.key)
-        # The same kernel with more configs: whoever holds it must see them.
-        Adopted.__init__(self, tuning, contract, self.lockfile)
-        self._made, self.forced_config = made, forced
-        self.notes.update(notes)
+        # The same kernel with more configs: whoever holds it must see them, and who launches it
+        # meanwhile must see all of the old one or all of the new one.
+        more = Adopted(tuning, contract, self.lockfile)
+        more.notes.update(notes)
+        more._made, more.forced_config = made, forced
+        self.__dict__.update(vars(more))
 
     def _ask_once(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """Let the prune function make its configs for a key that is new."""
