@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from fakes import entry
 from projects import H200
-from tritune import configlist, export, fitting, foreign, lock
+from tritune import configlist, configtables, export, fitting, lock
 from tritune.cli import tritune
+from tritune.configtables import Row
 from tritune.errors import TableError
 from tritune.fitting import Receiver
-from tritune.foreign import Row
 from tritune.lockrender import sort_entries
 from tritune.model import Config, Entry, Lock, LockedKey, Value
 
@@ -185,7 +185,7 @@ def test_what_is_exported_as_tables_is_imported_as_the_same_configs(kernel):
 
     files = export.vllm_tables(H200, entries, "M", {})
 
-    parsed = [foreign.parse_vllm(text, name, "M") for name, text in files.items()]
+    parsed = [configtables.parse_vllm(text, name, "M") for name, text in files.items()]
     assert {one.device for one in parsed} == {"NVIDIA_H200"}
     assert taken([row for one in parsed for row in one.rows], receiver) == held(entries)
 

@@ -15,13 +15,13 @@ from click.testing import CliRunner, Result
 from fakes import TRITON, grid_compiled, grid_outcomes, grid_problems, grid_samples
 from projects import H200, KERNEL, Project
 from replay_device import ReplayDevice
-from tritune import choose, devicelabels, fitting, foreign, lock, lookup, spec
+from tritune import choose, configtables, devicelabels, fitting, lock, lookup, spec
 from tritune.cli import tritune
+from tritune.configtables import Row
 from tritune.device import cuda, targets
 from tritune.device.guards import Guard, NoSensors
 from tritune.errors import TableError
 from tritune.fitting import Receiver
-from tritune.foreign import Row
 from tritune.journal import Journal
 from tritune.model import (
     Candidate,
@@ -86,7 +86,7 @@ def row(**values: Any) -> Row:
 def test_a_table_of_vllms_says_its_sizes_its_device_and_its_triton():
     text = json.dumps({"triton_version": "3.5.1", "64": vllm(64, 128, 32)})
 
-    found = foreign.parse_vllm(text, f"configs/{NAME}", "M")
+    found = configtables.parse_vllm(text, f"configs/{NAME}", "M")
 
     assert (found.device, found.triton) == ("NVIDIA_H200", "3.5.1")
     [one] = found.rows
@@ -126,7 +126,7 @@ def test_a_table_of_vllms_says_its_sizes_its_device_and_its_triton():
 )
 def test_a_broken_table_is_told_with_its_line(text, said):
     with pytest.raises(TableError) as caught:
-        foreign.parse_vllm(text, "t.json", "M")
+        configtables.parse_vllm(text, "t.json", "M")
 
     assert str(caught.value) == said
 
@@ -145,7 +145,7 @@ def test_of_a_file_of_the_autotuner_the_fastest_config_is_taken():
     inf = float("inf")
     text = autotune_file([inf, inf, inf], [0.02, 0.01, 0.03], 0.03, [float("nan"), 0, 0])
 
-    [one] = foreign.parse_autotune(text, "k.autotune.json").rows
+    [one] = configtables.parse_autotune(text, "k.autotune.json").rows
 
     assert dict(one.values) == {"BLOCK": 512, "num_warps": 4, "num_stages": 3}
     assert (one.ordered, one.dtypes) == (("4096",), ("f16",))
@@ -154,7 +154,7 @@ def test_of_a_file_of_the_autotuner_the_fastest_config_is_taken():
 def test_its_key_reads_as_a_key_of_ours():
     key = (7, True, None, 0.5, "NHWC", "a b", "torch.int8")
 
-    [one] = foreign.parse_autotune(autotune_file(1.0, key=key), "k.autotune.json").rows
+    [one] = configtables.parse_autotune(autotune_file(1.0, key=key), "k.autotune.json").rows
 
     assert one.ordered == ("7", "True", "none", "0.5", "NHWC", '"a b"')
 
@@ -164,7 +164,7 @@ def test_it_is_the_file_that_tritons_own_autotuner_writes():
     pair = [live.__dict__, [0.1, 0.1, 0.1]]
     text = json.dumps({"key": (7, True, "torch.bfloat16"), "configs_timings": [pair]})
 
-    [one] = foreign.parse_autotune(text, "k.autotune.json").rows
+    [one] = configtables.parse_autotune(text, "k.autotune.json").rows
 
     assert dict(one.values) == {"BLOCK": 256, "num_warps": 8, "num_stages": 3}
     assert (one.ordered, one.dtypes) == (("7", "True"), ("bf16",))
@@ -194,7 +194,7 @@ def test_it_is_the_file_that_tritons_own_autotuner_writes():
 )
 def test_a_broken_file_of_the_autotuner_is_told_with_its_line(text, said):
     with pytest.raises(TableError) as caught:
-        foreign.parse_autotune(text, "k.json")
+        configtables.parse_autotune(text, "k.json")
 
     assert str(caught.value) == said
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from tritune.configtables import Row, Table, row_of_key
 from tritune.errors import TableError, TrituneError
-from tritune.foreign import Row, Table, row_of_key
 from tritune.load import find
 from tritune.model import Value
 from tritune.modules import import_reference

@@ -9,8 +9,8 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from tritune.configtables import key_parts
 from tritune.errors import TableError
-from tritune.foreign import key_parts
 from tritune.model import LAUNCH_OPTIONS, Config, DeviceIdentity, Entry, LockedKey, Value
 
 Locked = tuple[LockedKey, Entry]

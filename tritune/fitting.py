@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from tritune.configtables import Row, key_parts
 from tritune.errors import TableError
-from tritune.foreign import Row, key_parts
 from tritune.keys import dtype_name
 from tritune.model import LAUNCH_OPTIONS, Config, Value
 

@@ -11,7 +11,7 @@ import click
 from tritune.cli import options as shared
 
 if TYPE_CHECKING:
-    from tritune.foreign import Row
+    from tritune.configtables import Row
     from tritune.pipeline import Imported
 
 

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tritune import configlist, devicelabels, foreign, lock
+from tritune import configlist, configtables, devicelabels, lock
+from tritune.configtables import Row, Table
 from tritune.device import cuda, targets
 from tritune.errors import TableError
-from tritune.foreign import Row, Table
 from tritune.model import DeviceIdentity, Entry, Evidence, Lock, LockedKey
 from tritune.pipeline.asking import ask
 from tritune.pipeline.receiving import Home, Taken, home, take
@@ -84,8 +84,8 @@ def _read(file: str, options: ImportOptions) -> Table:
     except OSError as error:
         raise TableError((error.strerror or str(error)).lower(), where=file) from None
     if form == AUTOTUNE:
-        return foreign.parse_autotune(text, file)
-    return foreign.parse_vllm(text, file, options.axis)
+        return configtables.parse_autotune(text, file)
+    return configtables.parse_vllm(text, file, options.axis)
 
 
 def _form(file: str) -> str:
