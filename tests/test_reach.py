@@ -20,7 +20,6 @@ from tritune import expression, lock, pipeline, places
 from tritune.device import targets
 from tritune.errors import LockError
 from tritune.journal import Journal
-from tritune.lookup import REACH, nearest, within
 from tritune.model import (
     Candidate,
     Compiled,
@@ -35,6 +34,7 @@ from tritune.model import (
     Winner,
     Work,
 )
+from tritune.nearby import REACH, nearest, within
 from tritune.pipeline import SweepOptions, conclude, elsewhere, measuring, reach
 from tritune.pipeline import job as pipeline_job
 from tritune.pipeline.job import Job

@@ -1,4 +1,4 @@
-"""configtables: the text of a table that another tool wrote -> Table: for which keys, which configs.
+"""configtables: a table that another tool wrote -> Table: for which keys, which configs.
 
 Two are known: vLLM's, a config for each size of one axis, with more in the file's name; and what
 Triton's autotuner keeps on disk, the times of every config for one key. Pure, and knows no kernel.

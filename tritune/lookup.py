@@ -8,16 +8,14 @@ results: a softmax locked with BLOCK=1024 at n=1024 would leave a third of n=153
 from __future__ import annotations
 
 import logging
-import math
-import re
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from tritune import devicelabels, lockscan, locktext, predicate
+from tritune import devicelabels, lockscan, locktext, nearby, predicate
 from tritune.errors import LockError
 from tritune.model import Config, DeviceIdentity, Value
 
@@ -25,8 +23,6 @@ logger = logging.getLogger("tritune")
 
 Keys = Mapping[str, Mapping[str, Value]]
 """Key -> config of one kernel on one device."""
-REACH = re.compile(r"([0-9]{1,19}) <= (\w+) <= ([0-9]{1,19})")
-"""What the evidence of an entry says of its reach."""
 UNREADABLE = "what is damaged in its evidence"
 """A reach that no size is within."""
 DEFAULT = "it runs its default"
@@ -243,13 +239,13 @@ def _near(
     if asked.near is None:
         return Found(kind="default", why=_has(keys))
     wanted = dict(asked.key)[asked.near]
-    locked = _locked_along(keys, asked)
+    locked = nearby.along(keys, asked.key, asked.near)
     value = int(wanted) if wanted.isascii() and wanted.isdigit() else 0
     if not locked or not value or not min(locked) <= 2 * value <= 4 * max(locked):
         return Found(kind="default", why=_has(keys))
-    at = nearest(locked, value)
+    at = nearby.nearest(locked, value)
     config, reach = keys[locked[at]], reach_of(locked[at])
-    if reach and not within(reach, asked.near, value):
+    if reach and not nearby.within(reach, asked.near, value):
         what = f"{asked.near}={at} would serve it, but its config is verified for {reach} alone"
         return Found(kind="default", why=what)
     broken = _broken(constraints, {**asked.values, **config})
@@ -257,36 +253,6 @@ def _near(
         what = f"{asked.near}={at} would serve it, but its config breaks {broken}"
         return Found(kind="default", why=what)
     return _served("near", config, refusal)
-
-
-def nearest(sizes: Collection[int], value: int) -> int:
-    """Which of the locked sizes serves *value*: the next one up, if it is at most twice that.
-
-    Else the nearest by ratio. The tiles of a smaller size cut a larger one badly.
-    """
-    above = min((size for size in sizes if size > value), default=None)
-    if above is not None and above <= 2 * value:
-        return above
-    return min(sizes, key=lambda size: (abs(math.log2(size / value)), size))
-
-
-def within(reach: str, near: str, value: int) -> bool:
-    """Whether a size of the `near` argument is one that an entry was verified to serve.
-
-    What was verified along another argument, before the kernel's author named this one, is not.
-    """
-    ends = REACH.fullmatch(reach)
-    return ends is not None and ends[2] == near and int(ends[1]) <= value <= int(ends[3])
-
-
-def _locked_along(keys: Keys, asked: Asked) -> dict[int, str]:
-    """The locked values of the `near` argument where all other parts are equal, and their keys."""
-    pattern = " ".join(
-        f"{re.escape(name)}=" + (r"([1-9][0-9]{0,18})" if name == asked.near else re.escape(value))
-        for name, value in asked.key
-    )
-    found = (re.fullmatch(pattern, key) for key in keys)
-    return {int(match[1]): match[0] for match in found if match}
 
 
 def _broken(constraints: tuple[str, ...], names: Mapping[str, object]) -> str:

@@ -1,7 +1,7 @@
 """pipeline.reach: winners of a kernel with `near` -> the sizes that each was verified to serve.
 
 A kernel whose author says near="M" runs, at an M that is not locked, what is locked for another
-(`lookup.nearest`). A config that is right at its own size may be wrong there: so each winner is
+(`nearby.nearest`). A config that is right at its own size may be wrong there: so each winner is
 run at both ends of the range in which it would be served, and compared with the reference. In the
 lock stands the range that this bears out; beyond it the kernel runs its default.
 
@@ -20,8 +20,8 @@ from dataclasses import dataclass, replace
 from tritune import space
 from tritune.errors import SpecError
 from tritune.journal import Journal
-from tritune.lookup import within
 from tritune.model import Config, Entry, Problem, Winner
+from tritune.nearby import within
 from tritune.pipeline import elsewhere
 from tritune.pipeline.job import Job
 
@@ -84,7 +84,7 @@ def size_of(key: str, near: str) -> Size | None:
 
 
 def span(own: int, others: Sequence[int]) -> tuple[int, int]:
-    """From where to where `lookup.nearest` takes *own*; a tie is of both."""
+    """From where to where `nearby.nearest` takes *own*; a tie is of both."""
     below = max((other for other in others if other < own), default=None)
     above = min((other for other in others if other > own), default=None)
     low, high = (own + 1) // 2, 2 * own
