@@ -225,7 +225,10 @@ def test_nothing_of_ours_is_put_into_an_installed_package(monkeypatch):
     assert [path.name for path in package.iterdir() if path.suffix] == ["theirs.py"]
     assert Path("sweeps/tuned_problem.py").is_file()
     assert "\nproblem: tuned_problem.py:tuned_problem\n" in filled("sweeps/tuned.yaml")
-    assert spec.read_sweep(Path("sweeps/tuned.yaml")).problems
+    made = spec.read_sweep(Path("sweeps/tuned.yaml"))
+    assert (len(made.problems), made.space) == (1, ())
+    assert "# Its author's own list of 2 configs is tried." in Path("sweeps/tuned.yaml").read_text()
+    assert "@tritune.kernel" not in result.output
 
 
 def test_a_kernel_under_two_names_is_called_by_the_one_that_is_given():

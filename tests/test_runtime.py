@@ -468,9 +468,15 @@ def test_override_holds_in_other_threads(tmp_path):
         ),
         (
             {"B": 8, "num_warps": 4, "C": 1},
-            "its config has B, C, num_warps; the kernel has B, num_warps",
+            (
+                "a config does not suit `jitted.<locals>.fill`: its config has B, C, num_warps; "
+                "the kernel has B, num_warps"
+            ),
         ),
-        ({"B": "8", "num_warps": 4}, "its B is '8', where the kernel's is 16"),
+        (
+            {"B": "8", "num_warps": 4},
+            "a config does not suit `jitted.<locals>.fill`: its B is '8', where the kernel's is 16",
+        ),
     ],
 )
 def test_override_wants_a_whole_config(config, message, tmp_path):

@@ -178,7 +178,7 @@ def quoted(names: Iterable[str]) -> str:
 
 
 def call_site() -> str:
-    """`file:line` of the nearest caller that is neither tritune nor triton."""
+    """`file:line` of the nearest caller that is neither tritune nor triton; empty for a worker."""
     ours = str(Path(__file__).parent)
     frame = sys._getframe(1)  # noqa: SLF001  # inspect.stack() reads every source file on the way
     while frame.f_back is not None:
@@ -186,7 +186,8 @@ def call_site() -> str:
         if not file.startswith(ours) and module.partition(".")[0] not in {"triton", "contextlib"}:
             break
         frame = frame.f_back
-    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+    is_worker = frame.f_globals.get("__name__", "").partition(".")[0] == "multiprocessing"
+    return "" if is_worker else f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:

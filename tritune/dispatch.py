@@ -237,7 +237,9 @@ class Kernel(Autotuner):  # type: ignore[misc]
         """A whole config of this kernel, or a KernelError."""
         contracts.check_whole(self.contract, config, where)
         if why := self.tuning.refusal(Config.of(config)):
-            raise KernelError(why, where=where)
+            function = self.contract.function
+            what = f"a config does not suit `{function.short}`: {why}"
+            raise KernelError(what, where=where or function.where)
 
     def _answer(self, bound: Mapping[str, Any]) -> Served:
         forced = self.forced_config  # read once: an override may end in another thread

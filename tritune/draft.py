@@ -73,6 +73,13 @@ def _space(subject: Subject) -> Iterator[str]:
     if subject.odd:
         names = ", ".join(subject.odd)
         yield f"# Not here: {names}, whose values are no numbers, truth values or texts."
+    if subject.is_installed and subject.kind == AUTOTUNED:
+        yield f"# Its author's own list of {len(subject.configs)} configs is tried. `space:` goes"
+        yield "# beyond it, and then needs `constraints:` that say what is valid: a config that"
+        yield "# nobody listed may write out of bounds."
+        yield "# space:"
+        yield from (f"#   {name}: [{', '.join(map(_yaml, v))}]" for name, v in axes.items())
+        return
     if len(subject.configs) > 1:
         product = math.prod(len(values) for values in axes.values())
         yield f"# The values in its own list of {len(subject.configs)} configs. Their product is"
@@ -173,8 +180,8 @@ def _yaml(value: Value) -> str:
 
 
 def decorator(subject: Subject) -> str:
-    """The line that a kernel lacks; empty where it has it."""
-    if subject.kind == TUNABLE:
+    """The line that a kernel lacks; empty where it has it, or is somebody else's."""
+    if subject.kind == TUNABLE or (subject.is_installed and subject.kind == AUTOTUNED):
         return ""
     if subject.kind == AUTOTUNED:
         return "@tritune.kernel"

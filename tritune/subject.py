@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeGuard
 
 from tritune import contract
@@ -24,6 +25,9 @@ _FIELDS = {"num_warps": 4, "num_stages": 3, "num_ctas": 1, "maxnreg": None}
 """Launch options that a Config of Triton's has a field for, with what it takes for "not said"."""
 _ALWAYS = ("num_warps", "num_stages")
 _PLAIN = (bool, int, float, str, type(None))
+
+
+_LIBRARIES = frozenset({"site-packages", "dist-packages"})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,6 +62,11 @@ class Subject:
     """Parameters of that function; True where one has a default."""
     odd: tuple[str, ...] = ()
     """Meta-parameters whose values are no numbers, truth values or texts."""
+
+    @property
+    def is_installed(self) -> bool:
+        """Whether it is of a package that somebody else wrote, whose files are left as they are."""
+        return bool(_LIBRARIES & set(Path(self.file).parts))
 
     @property
     def short(self) -> str:

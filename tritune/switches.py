@@ -5,6 +5,7 @@ Process-wide on purpose: autograd runs the backward kernels of an op in threads 
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import weakref
@@ -113,7 +114,17 @@ def off() -> bool:
 
 
 def miss_is_error() -> bool:
-    return os.environ.get("TRITUNE_MISS", "default").lower() == "error"
+    said = os.environ.get("TRITUNE_MISS", "default").lower()
+    if said not in {"default", "error"} and said not in _strange:
+        _strange.add(said)
+        logging.getLogger("tritune").warning(
+            "TRITUNE_MISS=%s is neither `default` nor `error`, so a miss runs the default", said
+        )
+    return said == "error"
+
+
+_strange: set[str] = set()
+"""What TRITUNE_MISS said and cannot mean, each told once."""
 
 
 def miss_log() -> str:

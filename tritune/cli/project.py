@@ -1,6 +1,6 @@
 """project: the folder one stands in -> its sweep files and its lockfiles.
 
-A project is the nearest folder upwards with a `pyproject.toml`. Reads only.
+A project is the nearest folder upwards with a `pyproject.toml`, in the same repository. Reads only.
 """
 
 from __future__ import annotations
@@ -68,8 +68,12 @@ def _near(path: Path) -> Path:
 
 
 def _pyproject(folder: Path) -> Path | None:
-    places = (parent / "pyproject.toml" for parent in (folder, *folder.parents))
-    return next((path for path in places if path.is_file()), None)
+    for parent in (folder, *folder.parents):
+        if (path := parent / "pyproject.toml").is_file():
+            return path
+        if (parent / ".git").exists():  # another project's, further up, is not this one's
+            return None
+    return None
 
 
 def _globs(pyproject: Path) -> tuple[str, ...]:

@@ -15,8 +15,6 @@ from tritune.pipeline.questions import device
 from tritune.subject import Subject
 from tritune.sweepfile import KNOWN_TARGETS
 
-_LIBRARIES = frozenset({"site-packages", "dist-packages"})
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Started:
@@ -60,9 +58,8 @@ def start(reference: str, folder: Path, *, force: bool) -> Started:
 
 def _beside(about: Subject, folder: Path) -> Path:
     """Beside the kernel, where its imports work; nothing of ours goes into installed packages."""
-    home = Path(about.file).parent
     name = f"{about.short}_problem.py"
-    return folder / name if _LIBRARIES & set(home.parts) else Path(near(home)) / name
+    return folder / name if about.is_installed else Path(near(Path(about.file).parent)) / name
 
 
 def _from(folder: Path, reference: str) -> str:
