@@ -1,0 +1,251 @@
+"""tracing.recorder: the launches of this process -> lines of JSON in a file of its own.
+
+A key is written when it is first launched, before the launch, so that what crashes is there;
+counts are written once a second, as launches come by, and at the end. A process that is killed
+loses what it counted since. There is no thread: a program that forks must not be warned of one.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import logging
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import triton
+from triton import knobs
+from triton.runtime.jit import JITFunction
+
+from tritune import silicon
+from tritune.routing import Route
+from tritune.tracing.clock import Clock, is_capturing
+from tritune.tracing.traced import Launch, Traced
+
+logger = logging.getLogger("tritune")
+EVERY_S = 1.0
+"""Between two times that counts are written."""
+SPARSE = 4
+"""A fourth as many launches more as there were, then one is timed again,"""
+MOST = 256
+"""and never more than this later."""
+_SLOT = "_tritune_traced"
+Run = Callable[..., Any]
+
+
+class _OfThread(threading.local):
+    """Whether this thread is in a launch: what that launches inside is not counted."""
+
+    inside = False
+
+
+class Recorder:
+    """All that one process has launched."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = Path(folder)
+        self.clock = Clock()
+        self._empty()
+
+    def _empty(self) -> None:
+        self.file: Path | None = None
+        self.lock = threading.Lock()
+        self.launches: list[Launch] = []
+        self.traced: list[Traced] = []
+        self.failed: set[str] = set()
+        self.written: dict[str, list[Any]] = {}
+        self.flushed = time.monotonic()
+
+    def seen(self, launched: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Launch | None:
+        """What to count a launch by; None where it cannot be told."""
+        try:
+            traced = vars(launched).get(_SLOT) or self._trace(launched)
+            if traced is None:
+                return None
+            launch, fact = traced.seen(args, kwargs)
+            if fact is not None:
+                self._note(traced, launch, args, kwargs)
+        except Exception as error:  # noqa: BLE001  # nothing of ours may stop a launch
+            self._fail(launched, error)
+            return None
+        return launch
+
+    def _trace(self, launched: Any) -> Traced | None:
+        traced: Traced = Traced(launched)
+        with self.lock:
+            vars(launched)[_SLOT] = traced
+            self.traced.append(traced)
+            self._write(traced.described())
+        return traced
+
+    def _note(
+        self, traced: Traced, launch: Launch, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        with self.lock:
+            if traced not in self.traced:  # of the process that this one is a fork of
+                self.traced.append(traced)
+                self._write(traced.described())
+            launch.fact["launch"] = len(self.launches)
+            self.launches.append(launch)
+            if launch.fact["key"] is not None:
+                _add_facts(traced, launch, args, kwargs)
+            self._write(launch.fact)
+
+    def _fail(self, launched: Any, error: Exception) -> None:
+        name = getattr(getattr(launched, "base_fn", launched), "__name__", type(launched).__name__)
+        text = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+        if text not in self.failed and len(self.failed) < MOST:
+            self.failed.add(text)
+            self._write({"untraced": name, "why": text})
+
+    def sampled(self, launch: Launch, run: Callable[[], Any]) -> Any:
+        """Run a launch, timed, unless it is the first, which may tune."""
+        launch.due = launch.count + min(max(launch.count // SPARSE, 1), MOST)
+        try:
+            if launch.count == 1:
+                return run()
+            if is_capturing():
+                launch.captured = True
+                return run()
+            with self.clock.timing(launch.told):
+                return run()
+        finally:
+            if time.monotonic() - self.flushed >= EVERY_S:
+                self.flush()
+
+    def flush(self) -> None:
+        """Write the counts, and what has come to be known of times and contents."""
+        if not self.lock.acquire(blocking=False):
+            return  # another thread is at it
+        try:
+            self.flushed = time.monotonic()
+            if not self.launches:
+                return
+            if not is_capturing():
+                self.clock.read()
+                self._arrived()
+            counts = {
+                str(at): [each.count, each.timed, round(each.us, 3), each.captured]
+                for at, each in enumerate(self.launches)
+            }
+            if counts != self.written:
+                self.written = counts
+                self._write({"counts": counts})
+        except Exception as error:  # noqa: BLE001  # as in `seen`
+            logger.debug("tritune trace: %s", error)
+        finally:
+            self.lock.release()
+
+    def _arrived(self) -> None:
+        for launch in self.launches:
+            if launch.arriving is not None and launch.arriving.have_arrived():
+                launch.arriving = None
+                self._write(launch.fact)
+
+    def _write(self, line: dict[str, Any]) -> None:
+        text = json.dumps(line) + "\n"
+        try:
+            if self.file is None:
+                self.file = self.folder / f"{os.getpid()}-{time.time_ns():x}.jsonl"
+                text = json.dumps(_process()) + "\n" + text
+            with self.file.open("a", encoding="utf-8") as file:
+                file.write(text)
+        except OSError as error:
+            if "cannot write" not in self.failed:
+                self.failed.add("cannot write")
+                logger.warning("tritune trace: cannot write in %s: %s", self.folder, error)
+
+    def forget(self) -> None:
+        """Begin anew, in a fork: what the parent launched is the parent's to tell."""
+        for traced in self.traced:
+            traced.forget()
+        self.clock.clear()
+        self._empty()
+
+
+_recorder: Recorder | None = None
+_of_thread = _OfThread()
+
+
+def begin(folder: str, *, every: bool = False) -> None:
+    """Trace the launches of every autotuner of this process; *every* jit function's besides."""
+    global _recorder  # noqa: PLW0603  # one for the process, as the classes that it patches
+    recorder = _recorder = Recorder(folder)
+    Route(functools.partial(_traced, recorder)).begin()
+    if every:
+        kinds: list[Any] = [JITFunction]
+        if knobs.runtime.interpret:
+            from triton.runtime.interpreter import InterpretedFunction
+
+            kinds.append(InterpretedFunction)
+        for kind in kinds:
+            kind.run = _traced(recorder, kind.run)
+
+
+def flush() -> None:
+    if _recorder is not None:
+        _recorder.flush()
+
+
+def forget() -> None:
+    if _recorder is not None:
+        _recorder.forget()
+
+
+def _add_facts(
+    traced: Traced, launch: Launch, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> None:
+    if is_capturing():
+        launch.fact["why"] = "its first launch was captured in a CUDA graph"
+        return
+    try:
+        traced.facts(launch, args, kwargs)
+    except Exception as error:  # noqa: BLE001  # then it is counted, and no more is known
+        launch.fact["why"] = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+
+
+def _traced(recorder: Recorder, own: Run) -> Run:
+    of_thread = _of_thread
+
+    @functools.wraps(own)
+    def run(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if of_thread.inside or kwargs.get("warmup"):
+            return own(self, *args, **kwargs)
+        of_thread.inside = True
+        try:
+            launch = recorder.seen(self, args, kwargs)
+            if launch is None:
+                return own(self, *args, **kwargs)
+            launch.count = next(launch.counter)
+            if launch.count < launch.due:
+                return own(self, *args, **kwargs)
+            return recorder.sampled(launch, lambda: own(self, *args, **kwargs))
+        finally:
+            of_thread.inside = False
+
+    return run
+
+
+def _process() -> dict[str, Any]:
+    """Who writes this file."""
+    device = silicon.identity(silicon.current())
+    _flush_at_the_end_of_a_fork()
+    return {
+        "process": os.getpid(),
+        "rank": os.environ.get("RANK", ""),
+        "program": [sys.executable, *sys.argv][:64],
+        "triton": triton.__version__,
+        "device": "" if device is None else device.name,
+    }
+
+
+def _flush_at_the_end_of_a_fork() -> None:
+    """A child of multiprocessing ends without `atexit`, and forgets what its parent asked for."""
+    util: Any = sys.modules.get("multiprocessing.util")
+    if util is not None:
+        util.Finalize(None, flush, exitpriority=0)
