@@ -19,6 +19,8 @@ from typing import Any
 
 from tritune.tracelog import TracedKernel, TracedLaunch
 
+MORE = 4
+"""Times a tensor, up to which what lies behind it in its storage is made as well."""
 _TAKEN = frozenset({"torch", "tritune", "triton", "tl", "sys", "kernel", "grid", "run", "made"})
 _LIBRARIES = frozenset({"site-packages", "dist-packages"})
 _HELPERS = '''\
@@ -251,9 +253,9 @@ def _overlapping(facts: Sequence[Mapping[str, Any]]) -> Iterator[list[Mapping[st
 
 
 def _made(facts: Sequence[Mapping[str, Any]]) -> str:
-    count = max(_offset(fact, facts) + _span(fact) for fact in facts)
+    count = max(_offset(fact, facts) + _reach(fact) for fact in facts)
     first, dtype = facts[0], facts[0]["dtype"]
-    if len(facts) == 1 and "values" in first and not _offset(first, facts):
+    if len(facts) == 1 and len(first.get("values", ())) == count:
         return f"torch.tensor({first['values']}, dtype=torch.{dtype})"
     ranges = [one for fact in facts if (one := fact.get("range") or _range(fact))]
     if len(ranges) == len(facts):
@@ -270,6 +272,12 @@ def _offset(fact: Mapping[str, Any], facts: Sequence[Mapping[str, Any]]) -> int:
     """From the start of what is made: no further than it must be, and aligned as it was."""
     first = min(facts, key=lambda one: one["offset"])
     return int(fact["offset"] - first["offset"] + first["align"])
+
+
+def _reach(fact: Mapping[str, Any]) -> int:
+    """All that is behind a pointer, where it is not much more: kernels go beyond a view."""
+    span, room = _span(fact), int(fact["room"])
+    return max(span, room if room <= MORE * span else 0)
 
 
 def _span(fact: Mapping[str, Any]) -> int:

@@ -17,7 +17,6 @@ from tritune import misslog, retrace
 from tritune.misslog import DTYPES
 from tritune.tracelog import TracedKernel, TracedLaunch
 
-
 SMOKE = 200_000
 """Of elements and programs together: what the interpreter does in a second or so."""
 
@@ -108,9 +107,10 @@ def _size(launch: TracedLaunch) -> int:
     """Elements of its tensors, and a thousand for each program of its largest grid."""
     said = json.loads(launch.facts)
     grids = [said["grid"].get("fixed"), *(sizes for _, sizes in said["grid"].get("table", ()))]
-    programs = max(math.prod(sizes) for sizes in grids if sizes)
+    programs: int = max(math.prod(sizes) for sizes in grids if sizes)
     passed = [*said["args"], *said["kwargs"].values()]
-    return 1000 * programs + sum(math.prod(fact.get("shape", ())) for fact in passed)
+    elements: int = sum(math.prod(fact.get("shape", ())) for fact in passed)
+    return 1000 * programs + elements
 
 
 def _targets(target: str) -> list[str]:

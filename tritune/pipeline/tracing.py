@@ -179,7 +179,7 @@ def _named(kernels: Sequence[TracedKernel]) -> Iterator[tuple[TracedKernel, str]
 def _target(found: Trace) -> str:
     """The GPU that it ran on, if a sweep file can name it."""
     words = {word for one in found.processes for word in one.device.split()}
-    named = sorted(words & set(KNOWN_TARGETS))
+    named = sorted(word for word in words & set(KNOWN_TARGETS) if ":" not in word)
     return named[0] if len(named) == 1 else ""
 
 

@@ -50,15 +50,17 @@ class Facts:
 
     def _tensor(self, tensor: Any) -> Fact:
         dtype = str(tensor.dtype).removeprefix("torch.")
-        place, pointer = tensor.untyped_storage().data_ptr(), tensor.data_ptr()
+        storage, pointer = tensor.untyped_storage(), tensor.data_ptr()
+        place, size = storage.data_ptr(), tensor.element_size()
         found: Fact = {
             "is": "tensor",
             "dtype": dtype,
             "shape": list(map(int, tensor.shape)),
             "stride": list(map(int, tensor.stride())),
             "storage": self._storages.setdefault(place, len(self._storages)),
-            "offset": (pointer - place) // tensor.element_size(),
-            "align": pointer % keys.ALIGNMENT // tensor.element_size(),
+            "offset": (pointer - place) // size,
+            "align": pointer % keys.ALIGNMENT // size,
+            "room": (place + storage.nbytes() - pointer) // size,
         }
         if dtype in _INTEGERS and 0 < tensor.numel() <= READ:
             self.tensors.append((found, tensor))
