@@ -89,6 +89,11 @@ def end() -> None:
         _owners.clear()
 
 
+def is_routing() -> bool:
+    """Whether launches may go through a kernel of ours in place of their autotuner."""
+    return _scope is not None
+
+
 def kernel_of(tuner: Any) -> Adopted | None:
     """The kernel that launches of *tuner* go through; None where it runs as it is."""
     scope = _scope
@@ -187,7 +192,9 @@ def _owns(function: contracts.Function, tuner: Any) -> bool:
     )
 
 
-def _routed(own: Callable[..., Any]) -> Callable[..., Any]:
+def _routed(kind: type, own: Callable[..., Any]) -> Callable[..., Any]:
+    del kind
+
     @functools.wraps(own)
     def run(self: Any, *args: Any, **kwargs: Any) -> Any:
         if isinstance(self, Kernel) or adopted.is_let_through(self):

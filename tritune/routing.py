@@ -17,9 +17,9 @@ _open: list[Route] = []
 
 
 class Route:
-    """What stands in place of `run`, while it is open; *spared* classes keep their own."""
+    """What *wrap* makes of a class and its `run`, in place of it; *spared* ones keep their own."""
 
-    def __init__(self, wrap: Callable[[Run], Run], spared: tuple[type, ...] = ()) -> None:
+    def __init__(self, wrap: Callable[[type, Run], Run], spared: tuple[type, ...] = ()) -> None:
         self._wrap, self._spared = wrap, spared
         self._runs: dict[type, tuple[Any, Any]] = {}
         """Class -> its own `run`, and what stands in its place."""
@@ -44,7 +44,7 @@ class Route:
         own = vars(kind).get("run")
         if own is None or kind in self._runs or issubclass(kind, self._spared):
             return
-        routed = self._wrap(own)
+        routed = self._wrap(kind, own)
         self._runs[kind] = own, routed
         kind.run = routed  # type: ignore[attr-defined]
 

@@ -20,9 +20,10 @@ from typing import Any
 
 import triton
 from triton import knobs
+from triton.runtime.autotuner import Autotuner
 from triton.runtime.jit import JITFunction
 
-from tritune import silicon
+from tritune import adopt, silicon
 from tritune.routing import Route
 from tritune.tracing.clock import Clock, is_capturing
 from tritune.tracing.traced import Launch, Traced
@@ -47,8 +48,8 @@ class _OfThread(threading.local):
 class Recorder:
     """All that one process has launched."""
 
-    def __init__(self, folder: str) -> None:
-        self.folder = Path(folder)
+    def __init__(self, folder: str, *, every: bool = False) -> None:
+        self.folder, self.every = Path(folder), every
         self.clock = Clock()
         self._empty()
 
@@ -63,6 +64,8 @@ class Recorder:
 
     def seen(self, launched: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Launch | None:
         """What to count a launch by; None where it cannot be told."""
+        if kwargs.get("warmup") or getattr(launched, "_is_stock", False):
+            return None  # no launch, or one that its own autotuner makes
         try:
             traced = vars(launched).get(_SLOT) or self._trace(launched)
             if traced is None:
@@ -175,8 +178,8 @@ _of_thread = _OfThread()
 def begin(folder: str, *, every: bool = False) -> None:
     """Trace the launches of every autotuner of this process; *every* jit function's besides."""
     global _recorder  # noqa: PLW0603  # one for the process, as the classes that it patches
-    recorder = _recorder = Recorder(folder)
-    Route(functools.partial(_traced, recorder)).begin()
+    recorder = _recorder = Recorder(folder, every=every)
+    Route(functools.partial(traced, recorder)).begin()
     if every:
         kinds: list[Any] = [JITFunction]
         if knobs.runtime.interpret:
@@ -184,7 +187,7 @@ def begin(folder: str, *, every: bool = False) -> None:
 
             kinds.append(InterpretedFunction)
         for kind in kinds:
-            kind.run = _traced(recorder, kind.run)
+            kind.run = traced(recorder, kind, kind.run)
 
 
 def flush() -> None:
@@ -209,26 +212,51 @@ def _add_facts(
         launch.fact["why"] = f"{type(error).__name__}: {error}".splitlines()[0][:200]
 
 
-def _traced(recorder: Recorder, own: Run) -> Run:
-    of_thread = _of_thread
+def traced(recorder: Recorder, kind: type, own: Run) -> Run:
+    """What stands in place of the `run` of a class: the same, counted.
+
+    A launch may come through several such (a class that calls its parent's `run`, a kernel that
+    is served, a jit function under its autotuner), and is the outermost one's. To know takes a
+    variable of the thread, which costs as much as all the rest, so it is asked only where that
+    can be.
+    """
+    always = not issubclass(kind, Autotuner) or recorder.every
 
     @functools.wraps(own)
     def run(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if of_thread.inside or kwargs.get("warmup"):
-            return own(self, *args, **kwargs)
-        of_thread.inside = True
+        if always or self.__class__ is not kind or adopt.is_routing():
+            return _outermost(counted, own, self, args, kwargs)
+        return counted(self, args, kwargs)
+
+    def counted(self: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         try:
+            forms = self.__dict__[_SLOT].forms
+            form = forms[
+                len(args) if len(kwargs) == 2 and "warmup" in kwargs else (len(args), *kwargs)
+            ]
+            launch = form.launches[form.compared(args, kwargs)]
+        except (KeyError, AttributeError, TypeError):
             launch = recorder.seen(self, args, kwargs)
-            if launch is None:
-                return own(self, *args, **kwargs)
-            launch.count = next(launch.counter)
-            if launch.count < launch.due:
-                return own(self, *args, **kwargs)
-            return recorder.sampled(launch, lambda: own(self, *args, **kwargs))
-        finally:
-            of_thread.inside = False
+        if launch is None or kwargs.get("warmup"):
+            return own(self, *args, **kwargs)
+        launch.count = next(launch.counter)
+        if launch.count < launch.due:
+            return own(self, *args, **kwargs)
+        return recorder.sampled(launch, lambda: own(self, *args, **kwargs))
 
     return run
+
+
+def _outermost(
+    counted: Run, own: Run, launched: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    if _of_thread.inside:
+        return own(launched, *args, **kwargs)
+    _of_thread.inside = True
+    try:
+        return counted(launched, args, kwargs)
+    finally:
+        _of_thread.inside = False
 
 
 def _process() -> dict[str, Any]:

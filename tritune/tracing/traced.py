@@ -1,13 +1,15 @@
 """tracing.traced: a kernel and a launch of it -> the `Launch` that equal ones are counted by.
 
 What is compared is at least as fine as the key that a winner would be locked under, and cheap:
-the classes of all that is passed, the values of what is in the key, and of each tensor the
-dtype, the alignment and, where it is not contiguous, the strides. `recall` is finer in what
-Triton specialises on, which makes no other key, and does not see strides, which do.
+the values of what is in the key, and of each tensor the dtype, the alignment and, where it is
+not contiguous, the strides; of what is no tensor, the class. `recall` is finer in what Triton
+specialises on, which makes no other key, and does not see strides, which do. (1, 1.0 and True
+count as one.)
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import operator
 import sys
@@ -28,10 +30,6 @@ KEYS = 4096
 """Keys of a kernel that are told apart; the launches under further ones are counted as one."""
 OTHERS = None
 """Their key."""
-_TENSORS = frozenset({("torch", "Tensor"), ("torch.nn.parameter", "Parameter")})
-_PLAIN = frozenset({int, float, bool, str, type(None)})
-_PARTS = ("compared", "tensors", "rest", "strange")
-"""What is done with an argument; a launch with a strange one is looked up by its whole key."""
 
 
 class Launch:
@@ -62,7 +60,8 @@ class Traced:
         self.name = self.contract.function.name
         self._names = tuple(launched.arg_names)
         self._defaults = dict(self.contract.function.defaults)
-        self._forms: dict[tuple[object, ...], _Form] = {}
+        self.forms: dict[object, Form] = {}
+        """By how many arguments, and by the names, unless they are just `grid` and `warmup`."""
         self.launches: dict[str | None, Launch] = {}
 
     def described(self) -> dict[str, Any]:
@@ -85,45 +84,49 @@ class Traced:
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[Launch, dict[str, Any] | None]:
         """The launches that this one is among; and its facts, if it is the first of them."""
-        values = (*args, *kwargs.values())
-        form = (*map(type, values), *kwargs)
-        plan = self._forms.get(form) or self._form(form, args, kwargs)
-        if plan.is_strange:
-            return self._first(args, kwargs)
-        compared, pointers = [plan.compared(values)], 0
-        for at in plan.tensors:
-            tensor = values[at]
-            pointers |= tensor.data_ptr()
-            compared += (tensor.dtype, tensor.is_contiguous() or tensor.stride())
-        if pointers & 15:
-            compared += [values[at].data_ptr() & 15 for at in plan.tensors]
-        known = tuple(compared)
-        launch = plan.launches.get(known)
-        if launch is not None:
-            return launch, None
+        is_usual = len(kwargs) == 2 and "warmup" in kwargs
+        form = len(args) if is_usual else (len(args), *kwargs)
+        plan = self.forms.get(form)
+        if plan is None:
+            if len(self.forms) >= FORMS:
+                self.forms.clear()
+            plan = self.forms[form] = self._form(args, kwargs)
         launch, fact = self._first(args, kwargs)
-        if len(plan.launches) >= KEYS:
-            plan.launches.clear()
-        plan.launches[known] = launch
+        with contextlib.suppress(AttributeError, KeyError, TypeError):  # another form, or no hash
+            if len(plan.launches) >= KEYS:
+                plan.launches.clear()
+            plan.launches[plan.compared(args, kwargs)] = launch
         return launch, fact
 
     def forget(self) -> None:
         """All launches of a parent, in its fork."""
-        self._forms.clear()
+        self.forms.clear()
         self.launches.clear()
 
-    def _form(
-        self, form: tuple[object, ...], args: tuple[Any, ...], kwargs: Mapping[str, Any]
-    ) -> _Form:
-        names = (*self._names[: len(args)], *kwargs)
-        wanted = {*self.contract.scalars, *self.contract.tensors}
-        parts: dict[str, list[int]] = {part: [] for part in _PARTS}
-        for at, name in enumerate(names):
-            parts[_part(name in wanted, name in self.contract.scalars, form[at])].append(at)
-        if len(self._forms) >= FORMS:
-            self._forms.clear()
-        plan = self._forms[form] = _Form(parts)
-        return plan
+    def _form(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Form:
+        """How launches that pass as many arguments, and these names, are told apart."""
+        places = {name: f"a[{at}]" for at, name in enumerate(self._names[: len(args)])}
+        places |= {name: f"k[{name!r}]" for name in kwargs}
+        passed = {**dict(zip(self._names, args, strict=False)), **kwargs}
+        scalars = {*self.contract.scalars}
+        parts: list[str] = []
+        pointers: list[str] = []
+        for name in (*self.contract.scalars, *self.contract.tensors):
+            if name not in passed:
+                continue
+            tensor = _tensor(passed[name], places[name])
+            if tensor:
+                parts += [f"{tensor}.dtype", f"{tensor}.is_contiguous() or {tensor}.stride()"]
+                pointers.append(f"{tensor}.data_ptr()")
+            elif isinstance(passed[name], tuple):
+                return Form("k['is', 'no', 'name']")  # always asked for by its whole key
+            elif name in scalars:
+                parts.append(places[name])
+            else:
+                parts.append(f"{places[name]}.__class__")
+        if pointers:
+            parts.append(f"({' | '.join(pointers)}) & 15")
+        return Form(f"({''.join(f'{part}, ' for part in parts)})")
 
     def _first(
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
@@ -155,29 +158,25 @@ class Traced:
         launch.arriving = arriving if arriving.is_on_its_way else None
 
 
-class _Form:
-    """How the launches that pass the same names and classes are told apart."""
+class Form:
+    """Launches that pass as many arguments, and the same names."""
 
-    __slots__ = ("compared", "is_strange", "launches", "tensors")
+    __slots__ = ("compared", "launches")
 
-    def __init__(self, parts: Mapping[str, list[int]]) -> None:
-        # A getter of one place gives the value itself, of none it cannot be made.
-        places = parts["compared"] or (slice(0),)
-        self.compared: Callable[[tuple[Any, ...]], Any] = operator.itemgetter(*places)
-        self.tensors = tuple(parts["tensors"])
-        self.is_strange = bool(parts["strange"])
+    def __init__(self, compared: str) -> None:
+        # Written out, since a loop over arguments costs three times as much. It has places and
+        # quoted names in it, and nothing else.
+        self.compared: Callable[[tuple[Any, ...], dict[str, Any]], tuple[object, ...]]
+        self.compared = eval(f"lambda a, k: {compared}")  # noqa: S307
         self.launches: dict[tuple[object, ...], Launch] = {}
 
 
-def _part(is_wanted: bool, is_scalar: bool, kind: Any) -> str:  # noqa: FBT001
-    """What to do with an argument of this class."""
-    if not is_wanted:
-        return "rest"
-    if (kind.__module__, kind.__name__) in _TENSORS:
-        return "tensors"
-    if kind in _PLAIN:
-        return "compared" if is_scalar else "rest"
-    return "strange"
+def _tensor(value: Any, place: str) -> str:
+    """Where the tensor is, in an argument that is one or describes one; empty in another."""
+    for thing, at in ((value, place), (getattr(value, "base", None), f"{place}.base")):
+        if hasattr(thing, "data_ptr") and hasattr(thing, "is_contiguous"):
+            return at
+    return ""
 
 
 def _known(launched: Any) -> tuple[Contract, list[Mapping[str, Any]], str]:
