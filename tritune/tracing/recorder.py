@@ -24,6 +24,7 @@ from triton.runtime.autotuner import Autotuner
 from triton.runtime.jit import JITFunction
 
 from tritune import adopt, silicon
+from tritune.dispatch import Kernel
 from tritune.routing import Route
 from tritune.tracing.clock import Clock, is_capturing
 from tritune.tracing.traced import Launch, Traced
@@ -37,6 +38,10 @@ MOST = 256
 """and never more than this later."""
 _SLOT = "_tritune_traced"
 Run = Callable[..., Any]
+Call = tuple[tuple[Any, ...], dict[str, Any], Any]
+"""The arguments of a launch by position, by name, and its grid."""
+_ABSENT: Any = object()
+_GIVEN = ("grid", "warmup")
 
 
 class _OfThread(threading.local):
@@ -62,17 +67,25 @@ class Recorder:
         self.written: dict[str, list[Any]] = {}
         self.flushed = time.monotonic()
 
-    def seen(self, launched: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Launch | None:
+    @staticmethod
+    def known(launched: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Launch | None:
+        """What an equal launch was counted by, if there was one."""
+        traced: Traced | None = vars(launched).get(_SLOT)
+        return None if traced is None else traced.known(args, named)
+
+    def seen(
+        self, launched: Any, args: tuple[Any, ...], kwargs: dict[str, Any], grid: Any
+    ) -> Launch | None:
         """What to count a launch by; None where it cannot be told."""
-        if kwargs.get("warmup") or getattr(launched, "_is_stock", False):
-            return None  # no launch, or one that its own autotuner makes
+        if getattr(launched, "_is_stock", False):
+            return None  # its own autotuner makes the launch
         try:
             traced = vars(launched).get(_SLOT) or self._trace(launched)
             if traced is None:
                 return None
             launch, fact = traced.seen(args, kwargs)
             if fact is not None:
-                self._note(traced, launch, args, kwargs)
+                self._note(traced, launch, (args, kwargs, grid))
         except Exception as error:  # noqa: BLE001  # nothing of ours may stop a launch
             self._fail(launched, error)
             return None
@@ -86,9 +99,7 @@ class Recorder:
             self._write(traced.described())
         return traced
 
-    def _note(
-        self, traced: Traced, launch: Launch, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> None:
+    def _note(self, traced: Traced, launch: Launch, call: Call) -> None:
         with self.lock:
             if traced not in self.traced:  # of the process that this one is a fork of
                 self.traced.append(traced)
@@ -96,7 +107,7 @@ class Recorder:
             launch.fact["launch"] = len(self.launches)
             self.launches.append(launch)
             if launch.fact["key"] is not None:
-                _add_facts(traced, launch, args, kwargs)
+                _add_facts(traced, launch, call)
             self._write(launch.fact)
 
     def _fail(self, launched: Any, error: Exception) -> None:
@@ -200,14 +211,12 @@ def forget() -> None:
         _recorder.forget()
 
 
-def _add_facts(
-    traced: Traced, launch: Launch, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> None:
+def _add_facts(traced: Traced, launch: Launch, call: Call) -> None:
     if is_capturing():
         launch.fact["why"] = "its first launch was captured in a CUDA graph"
         return
     try:
-        traced.facts(launch, args, kwargs)
+        traced.facts(launch, *call)
     except Exception as error:  # noqa: BLE001  # then it is counted, and no more is known
         launch.fact["why"] = f"{type(error).__name__}: {error}".splitlines()[0][:200]
 
@@ -221,40 +230,47 @@ def traced(recorder: Recorder, kind: type, own: Run) -> Run:
     can be.
     """
     always = not issubclass(kind, Autotuner) or recorder.every
+    unsaid = False if issubclass(kind, Kernel) else _ABSENT
+    otherwise = functools.partial(_outermost, recorder, own)
 
     @functools.wraps(own)
-    def run(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if always or self.__class__ is not kind or adopt.is_routing():
-            return _outermost(counted, own, self, args, kwargs)
-        return counted(self, args, kwargs)
-
-    def counted(self: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def run(self: Any, *args: Any, grid: Any = _ABSENT, warmup: Any = unsaid, **named: Any) -> Any:
+        # Every launch passes here, so what it costs is what tracing costs: about a microsecond.
+        if warmup is not False or always or self.__class__ is not kind or adopt.is_routing():
+            return otherwise(self, args, {"grid": grid, "warmup": warmup, **named})
         try:
-            forms = self.__dict__[_SLOT].forms
-            form = forms[
-                len(args) if len(kwargs) == 2 and "warmup" in kwargs else (len(args), *kwargs)
-            ]
-            launch = form.launches[form.compared(args, kwargs)]
+            form = self.__dict__[_SLOT].forms[(len(args), *named) if named else len(args)]
+            launch = form.launches[form.compared(args, named)]
         except (KeyError, AttributeError, TypeError):
-            launch = recorder.seen(self, args, kwargs)
-        if launch is None or kwargs.get("warmup"):
-            return own(self, *args, **kwargs)
-        launch.count = next(launch.counter)
-        if launch.count < launch.due:
-            return own(self, *args, **kwargs)
-        return recorder.sampled(launch, lambda: own(self, *args, **kwargs))
+            launch = recorder.seen(self, args, named, grid)
+            if launch is None:
+                return own(self, *args, grid=grid, warmup=False, **named)
+        launch.count = count = next(launch.counter)
+        if count < launch.due:
+            return own(self, *args, grid=grid, warmup=False, **named)
+        call = functools.partial(own, self, *args, grid=grid, warmup=False, **named)
+        return recorder.sampled(launch, call)
 
     return run
 
 
 def _outermost(
-    counted: Run, own: Run, launched: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    recorder: Recorder, own: Run, launched: Any, args: tuple[Any, ...], given: dict[str, Any]
 ) -> Any:
-    if _of_thread.inside:
-        return own(launched, *args, **kwargs)
+    """Launch, and count it unless this thread is in a launch that is counted."""
+    said = {name: value for name, value in given.items() if value is not _ABSENT}
+    if _of_thread.inside or said.get("warmup"):
+        return own(launched, *args, **said)
+    call = functools.partial(own, launched, *args, **said)
     _of_thread.inside = True
     try:
-        return counted(launched, args, kwargs)
+        named = {name: value for name, value in said.items() if name not in _GIVEN}
+        launch = recorder.known(launched, args, named)
+        launch = launch or recorder.seen(launched, args, named, said.get("grid"))
+        if launch is None:
+            return call()
+        launch.count = next(launch.counter)
+        return call() if launch.count < launch.due else recorder.sampled(launch, call)
     finally:
         _of_thread.inside = False
 

@@ -61,7 +61,7 @@ class Traced:
         self._names = tuple(launched.arg_names)
         self._defaults = dict(self.contract.function.defaults)
         self.forms: dict[object, Form] = {}
-        """By how many arguments, and by the names, unless they are just `grid` and `warmup`."""
+        """By how many are passed by position, and by the names of others."""
         self.launches: dict[str | None, Launch] = {}
 
     def described(self) -> dict[str, Any]:
@@ -80,12 +80,19 @@ class Traced:
             "problem": _parameters(getattr(self.tuner, "problem", None)),
         }
 
+    def known(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Launch | None:
+        """The launches that this one is among, if it is not the first of them."""
+        try:
+            form = self.forms[(len(args), *kwargs) if kwargs else len(args)]
+            return form.launches[form.compared(args, kwargs)]
+        except (KeyError, AttributeError, TypeError):
+            return None
+
     def seen(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[Launch, dict[str, Any] | None]:
         """The launches that this one is among; and its facts, if it is the first of them."""
-        is_usual = len(kwargs) == 2 and "warmup" in kwargs
-        form = len(args) if is_usual else (len(args), *kwargs)
+        form = (len(args), *kwargs) if kwargs else len(args)
         plan = self.forms.get(form)
         if plan is None:
             if len(self.forms) >= FORMS:
@@ -142,18 +149,19 @@ class Traced:
         launch = self.launches.setdefault(text, Launch(fact))
         return launch, fact
 
-    def facts(self, launch: Launch, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    def facts(
+        self, launch: Launch, args: tuple[Any, ...], kwargs: Mapping[str, Any], grid: Any
+    ) -> None:
         """Add the arguments and the grids of a launch to what is known of it."""
         found = facts.Facts()
-        passed = {n: v for n, v in kwargs.items() if n not in {"grid", "warmup"}}
         launch.fact["args"] = [found.of(value) for value in args]
-        launch.fact["kwargs"] = {name: found.of(value) for name, value in passed.items()}
+        launch.fact["kwargs"] = {name: found.of(value) for name, value in kwargs.items()}
 
         def named(config: Mapping[str, Any]) -> dict[str, Any]:
-            meta = dict(zip(self._names, args, strict=False)) | passed | dict(config)
+            meta = dict(zip(self._names, args, strict=False)) | {**kwargs, **config}
             return _with_heuristics(self.tuner.fn, meta)
 
-        launch.fact["grid"] = facts.grids(kwargs.get("grid"), self.configs, named)
+        launch.fact["grid"] = facts.grids(grid, self.configs, named)
         arriving = facts.Arriving(found.tensors)
         launch.arriving = arriving if arriving.is_on_its_way else None
 
