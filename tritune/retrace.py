@@ -42,7 +42,8 @@ def copied(made):
 def about(launch: TracedLaunch) -> str:
     """One line of a launch, for a comment."""
     time = "" if launch.total_us is None else f", {launch.total_us / 1e3:.3g} ms"
-    return f"{launch.key}: {launch.count:,} launches{time}"
+    launches = "1 launch" if launch.count == 1 else f"{launch.count:,} launches"
+    return f"{launch.key}: {launches}{time}"
 
 
 def module(kernel: TracedKernel, launches: Sequence[TracedLaunch], short: str, folder: Path) -> str:

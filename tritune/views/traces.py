@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tritune.pipeline.tracing import Traced
     from tritune.tracelog import Trace, TracedKernel, TracedLaunch
 
+LOCKFILE = "tritune.lock"
 SHOWN = 20
 """Keys of one kernel; the JSON has all."""
 
@@ -111,7 +112,8 @@ def _ms(one: TracedLaunch) -> str:
 def _after(traced: Traced) -> Iterator[str]:
     """What a reader should know, and do next."""
     trace = traced.trace
-    yield ""
+    if trace.processes:
+        yield ""
     if trace.kernels and not any(one.total_us for one in trace.kernels):
         yield "no times: nothing ran on a GPU, or too little to time some of it"
     if any(each.captured for one in trace.kernels for each in one.launches):
@@ -124,5 +126,6 @@ def _after(traced: Traced) -> Iterator[str]:
         yield f"no sweep file for {name}: {why}"
     for path in traced.kept:
         yield f"kept {path}, which was there: --force replaces it"
-    for _, path in traced.sweeps:
-        yield f"next: tritune sweep {path}"
+    if traced.sweeps:
+        yield f"next: tritune sweep {' '.join(str(path) for _, path in traced.sweeps)}"
+        yield f"then: TRITUNE_LOCKFILE={traced.folder / LOCKFILE} where it runs"
