@@ -82,6 +82,7 @@ if __name__ == "__main__":
     print("to stderr", file=sys.stderr)
     raise SystemExit(7)
 """
+KERNELS = ("scale_forward", "scale_backward", "total_kernel")
 KILLED = """\
 import os, signal, sys, time
 import torch
@@ -110,19 +111,16 @@ def environment(folder: Path, **more: str) -> dict[str, str]:
     return {
         **left,
         "PYTHONPATH": paths,
-        "TRITON_INTERPRET": "1",
         "PYTHONWARNINGS": "ignore",
         **more,
     }
 
 
-def tritune_(
-    folder: Path, *words: str, given: str = "", **more: str
-) -> subprocess.CompletedProcess:
+def tritune_(folder: Path, *words: str, given: str = "") -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "tritune", *words],
         cwd=folder,
-        env=environment(folder, **more),
+        env=environment(folder, TRITON_INTERPRET="1" if words[0] == "trace" else "0"),
         input=given,
         capture_output=True,
         text=True,
@@ -204,8 +202,7 @@ def test_the_terminal_shows_keys_says_that_nothing_was_timed_and_what_to_do(trai
     assert "n=77 x=f32 out=f32        2       -  -      -" in lines
     assert "no times: nothing ran on a GPU, or too little to time some of it" in lines
     assert lines[-2:] == [
-        "next: tritune sweep traced/scale_forward.yaml traced/scale_backward.yaml "
-        "traced/total_kernel.yaml",
+        f"next: tritune sweep {' '.join(f'traced/{name}.yaml' for name in KERNELS)}",
         "then: TRITUNE_LOCKFILE=traced/tritune.lock where it runs",
     ]
 
@@ -512,10 +509,9 @@ def test_a_folder_that_cannot_be_written_is_said_once_and_the_program_goes_on(tm
     finally:
         route.end()
 
-    assert caplog.messages == [
-        f"tritune trace: cannot write in {tmp_path / 'gone'}: [Errno 2] No such file or directory: "
-        f"'{made.file}'"
-    ]
+    gone = tmp_path / "gone"
+    why = f"[Errno 2] No such file or directory: '{made.file}'"
+    assert caplog.messages == [f"tritune trace: cannot write in {gone}: {why}"]
 
 
 def test_plain_jit_functions_are_counted_where_all_are_asked_for(tmp_path):
@@ -568,6 +564,7 @@ def on_gpu(monkeypatch):
     monkeypatch.setattr(FakeEvent, "passed", True)
     monkeypatch.setattr(torch.cuda, "Event", FakeEvent)
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(silicon, "_names", lambda index: ("NVIDIA H100",))
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: said.capturing)
     return said
 
@@ -827,7 +824,7 @@ def test_the_flush_is_not_put_off_for_longer_than_a_second(tracing, monkeypatch)
 
 def test_triton_is_as_it_was_after_a_route_has_ended():
     before = vars(Autotuner).copy()
-    route = Route(lambda kind, own: lambda *args, **kwargs: own(*args, **kwargs))
+    route = Route(lambda kind, own: functools.partialmethod(own))
 
     route.begin()
     changed = vars(Autotuner)["run"] is not before["run"]

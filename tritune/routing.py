@@ -14,39 +14,50 @@ from triton.runtime.autotuner import Autotuner
 Run = Callable[..., Any]
 
 _open: list[Route] = []
+_runs: dict[type, tuple[Run, Run]] = {}
+"""Class -> its own `run`, and what stands in its place."""
 
 
 class Route:
     """What *wrap* makes of a class and its `run`, in place of it; *spared* ones keep their own."""
 
     def __init__(self, wrap: Callable[[type, Run], Run], spared: tuple[type, ...] = ()) -> None:
-        self._wrap, self._spared = wrap, spared
-        self._runs: dict[type, tuple[Any, Any]] = {}
-        """Class -> its own `run`, and what stands in its place."""
+        self.wrap, self.spared = wrap, spared
 
     def begin(self) -> None:
         _open.append(self)
         Autotuner.__init_subclass__ = classmethod(_subclassed)
-        for kind in (Autotuner, *_below(Autotuner)):
-            self.add(kind)
+        _settle_all()
 
     def end(self) -> None:
         if self in _open:
             _open.remove(self)
-        for kind, (own, routed) in self._runs.items():
-            if vars(kind).get("run") is routed:  # else somebody has replaced it since
-                kind.run = own  # type: ignore[attr-defined]
-        self._runs.clear()
+            _settle_all()
         if not _open and "__init_subclass__" in vars(Autotuner):
             del Autotuner.__init_subclass__
 
-    def add(self, kind: type) -> None:
-        own = vars(kind).get("run")
-        if own is None or kind in self._runs or issubclass(kind, self._spared):
-            return
-        routed = self._wrap(kind, own)
-        self._runs[kind] = own, routed
-        kind.run = routed  # type: ignore[attr-defined]
+
+def _settle_all() -> None:
+    for kind in (Autotuner, *_below(Autotuner)):
+        _settle(kind)
+
+
+def _settle(kind: Any) -> None:
+    """Wrap the `run` of a class as the routes that are open say; with none it has its own."""
+    found = vars(kind).get("run")
+    if found is None:
+        return
+    own, routed = _runs.pop(kind, (found, found))
+    if found is not routed:  # somebody has replaced it since: then theirs is what is wrapped
+        own = found
+    run = own
+    for route in _open:
+        if not issubclass(kind, route.spared):
+            run = route.wrap(kind, run)
+    if run is not own:
+        _runs[kind] = own, run
+    if run is not found:
+        kind.run = run
 
 
 def _below(kind: type) -> Iterator[type]:
@@ -58,5 +69,4 @@ def _below(kind: type) -> Iterator[type]:
 
 def _subclassed(kind: type, /, **named: Any) -> None:
     super(Autotuner, kind).__init_subclass__(**named)
-    for route in _open:
-        route.add(kind)
+    _settle(kind)

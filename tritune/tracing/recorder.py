@@ -229,7 +229,8 @@ def traced(recorder: Recorder, kind: type, own: Run) -> Run:
     variable of the thread, which costs as much as all the rest, so it is asked only where that
     can be.
     """
-    always = not issubclass(kind, Autotuner) or recorder.every
+    # A class of somebody else's may call its parent's `run`; ours and Triton's do not.
+    always = recorder.every or not (kind is Autotuner or issubclass(kind, Kernel))
     unsaid = False if issubclass(kind, Kernel) else _ABSENT
     otherwise = functools.partial(_outermost, recorder, own)
 
@@ -277,15 +278,22 @@ def _outermost(
 
 def _process() -> dict[str, Any]:
     """Who writes this file."""
-    device = silicon.identity(silicon.current())
     _flush_at_the_end_of_a_fork()
     return {
         "process": os.getpid(),
         "rank": os.environ.get("RANK", ""),
         "program": [sys.executable, *sys.argv][:64],
         "triton": triton.__version__,
-        "device": "" if device is None else device.name,
+        "device": _device(),
     }
+
+
+def _device() -> str:
+    try:
+        device = silicon.identity(silicon.current())
+    except Exception:  # noqa: BLE001  # a driver that does not answer is no reason to stop
+        return ""
+    return "" if device is None else device.name
 
 
 def _flush_at_the_end_of_a_fork() -> None:

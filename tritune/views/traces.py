@@ -111,9 +111,20 @@ def _ms(one: TracedLaunch) -> str:
 
 def _after(traced: Traced) -> Iterator[str]:
     """What a reader should know, and do next."""
-    trace = traced.trace
-    if trace.processes:
+    if traced.trace.processes:
         yield ""
+    yield from _known(traced.trace)
+    for name, why in traced.without:
+        yield f"no sweep file for {name}: {why}"
+    for path in traced.kept:
+        yield f"kept {path}, which was there: --force replaces it"
+    if traced.sweeps:
+        yield f"next: tritune sweep {' '.join(str(path) for _, path in traced.sweeps)}"
+        yield f"then: TRITUNE_LOCKFILE={traced.folder / LOCKFILE} where it runs"
+
+
+def _known(trace: Trace) -> Iterator[str]:
+    """What the figures leave out."""
     if trace.kernels and not any(one.total_us for one in trace.kernels):
         yield "no times: nothing ran on a GPU, or too little to time some of it"
     if any(each.captured for one in trace.kernels for each in one.launches):
@@ -122,10 +133,3 @@ def _after(traced: Traced) -> Iterator[str]:
         yield f"not traced: {name}: {why}"
     if trace.cut:
         yield f"left out, as they are no whole lines: {', '.join(trace.cut[:5])}"
-    for name, why in traced.without:
-        yield f"no sweep file for {name}: {why}"
-    for path in traced.kept:
-        yield f"kept {path}, which was there: --force replaces it"
-    if traced.sweeps:
-        yield f"next: tritune sweep {' '.join(str(path) for _, path in traced.sweeps)}"
-        yield f"then: TRITUNE_LOCKFILE={traced.folder / LOCKFILE} where it runs"
