@@ -27,7 +27,7 @@ import bench_dispatch
 import triton
 
 from tritune.routing import Route
-from tritune.tracing import recorder
+from tritune.tracing import recorder, wrapping
 
 TURNS = 100
 WAYS = ("autotune, tuned before", "tritune, looked up")
@@ -76,7 +76,7 @@ def main(words: Sequence[str] | None = None) -> int:
     print(f"{'µs a launch'.ljust(52)}  {'plain':>6}  {'traced':>6}")
     with tempfile.TemporaryDirectory() as folder:
         tracing = recorder.Recorder(folder)
-        route = Route(functools.partial(recorder.traced, tracing))
+        route = Route(functools.partial(wrapping.traced, tracing))
         for case in bench_dispatch.CASES:
             launches = bench_dispatch.ways(case, case.arguments(device), Path(folder))
             bench_dispatch.warm(case, launches)

@@ -25,8 +25,9 @@ class Clock:
     """The launches of this process that are being timed."""
 
     def __init__(self) -> None:
-        self._pending: deque[tuple[Callable[[float], None], Any, Any]] = deque()
-        self._free: list[Any] = []
+        self._pending: deque[tuple[Callable[[float], None], _Around, int]] = deque()
+        self._free: dict[int, list[Any]] = {}
+        """Events of each GPU that can be used again: one belongs to where it was first recorded."""
 
     @contextmanager
     def timing(self, told: Callable[[float], None]) -> Iterator[None]:
@@ -34,32 +35,31 @@ class Clock:
         if len(self._pending) >= PENDING or not _is_possible():
             yield
             return
-        around = _Around(self._event(), self._event())
+        gpu = sys.modules["torch"].cuda.current_device()
+        around = _Around(self._event(gpu), self._event(gpu))
         with around.hooked():
             yield
         if around.has_ended:
-            self._pending.append((told, around.start, around.end))
-        else:
-            self._free += (around.start, around.end)
+            self._pending.append((told, around, gpu))
 
     def read(self) -> None:
         """Tell of all that has ended; one thread at a time."""
         while self._pending and _is_possible():
-            told, start, end = self._pending[0]
-            if not end.query():
+            told, around, gpu = self._pending[0]
+            if not around.end.query():
                 return
             self._pending.popleft()
-            told(start.elapsed_time(end) * 1e3)
-            self._free += (start, end)
+            told(around.start.elapsed_time(around.end) * 1e3)
+            self._free.setdefault(gpu, []).extend((around.start, around.end))
 
     def clear(self) -> None:
         """Events of a parent mean nothing in its fork."""
         self._pending.clear()
         self._free.clear()
 
-    def _event(self) -> Any:
-        with contextlib.suppress(IndexError):  # none is free, or another thread was faster
-            return self._free.pop()
+    def _event(self, gpu: int) -> Any:
+        with contextlib.suppress(KeyError, IndexError):  # none is free
+            return self._free[gpu].pop()
         return sys.modules["torch"].cuda.Event(enable_timing=True)
 
 
@@ -68,20 +68,19 @@ class _Around:
 
     def __init__(self, start: Any, end: Any) -> None:
         self.start, self.end = start, end
-        self.has_ended = False
+        self.has_ended = self._has_begun = False
         self._thread = threading.get_ident()
 
     def _enter(self, metadata: Any) -> None:
         del metadata
         if threading.get_ident() == self._thread:
             self.has_ended = False
-            self.start.record()
+            self._has_begun = _recorded(self.start)
 
     def _leave(self, metadata: Any) -> None:
         del metadata
         if threading.get_ident() == self._thread:
-            self.end.record()
-            self.has_ended = True
+            self.has_ended = self._has_begun and _recorded(self.end)
 
     @contextmanager
     def hooked(self) -> Iterator[None]:
@@ -96,6 +95,14 @@ class _Around:
         finally:
             enter.remove(self._enter)
             leave.remove(self._leave)
+
+
+def _recorded(event: Any) -> bool:
+    try:
+        event.record()
+    except Exception:  # noqa: BLE001  # nothing of ours may stop a launch
+        return False
+    return True
 
 
 def is_capturing() -> bool:

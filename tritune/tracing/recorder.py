@@ -7,7 +7,6 @@ loses what it counted since. There is no thread: a program that forks must not b
 
 from __future__ import annotations
 
-import functools
 import json
 import logging
 import os
@@ -19,13 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import triton
-from triton import knobs
-from triton.runtime.autotuner import Autotuner
-from triton.runtime.jit import JITFunction
 
-from tritune import adopt, silicon
-from tritune.dispatch import Kernel
-from tritune.routing import Route
+from tritune import silicon
 from tritune.tracing.clock import Clock, is_capturing
 from tritune.tracing.traced import Launch, Traced
 
@@ -36,18 +30,9 @@ SPARSE = 4
 """A fourth as many launches more as there were, then one is timed again,"""
 MOST = 256
 """and never more than this later."""
-_SLOT = "_tritune_traced"
-Run = Callable[..., Any]
+SLOT = "_tritune_traced"
 Call = tuple[tuple[Any, ...], dict[str, Any], Any]
 """The arguments of a launch by position, by name, and its grid."""
-_ABSENT: Any = object()
-_GIVEN = ("grid", "warmup")
-
-
-class _OfThread(threading.local):
-    """Whether this thread is in a launch: what that launches inside is not counted."""
-
-    inside = False
 
 
 class Recorder:
@@ -70,7 +55,7 @@ class Recorder:
     @staticmethod
     def known(launched: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Launch | None:
         """What an equal launch was counted by, if there was one."""
-        traced: Traced | None = vars(launched).get(_SLOT)
+        traced: Traced | None = vars(launched).get(SLOT)
         return None if traced is None else traced.known(args, named)
 
     def seen(
@@ -80,7 +65,7 @@ class Recorder:
         if getattr(launched, "_is_stock", False):
             return None  # its own autotuner makes the launch
         try:
-            traced = vars(launched).get(_SLOT) or self._trace(launched)
+            traced = vars(launched).get(SLOT) or self._trace(launched)
             if traced is None:
                 return None
             launch, fact = traced.seen(args, kwargs)
@@ -94,7 +79,7 @@ class Recorder:
     def _trace(self, launched: Any) -> Traced | None:
         traced: Traced = Traced(launched)
         with self.lock:
-            vars(launched)[_SLOT] = traced
+            vars(launched)[SLOT] = traced
             self.traced.append(traced)
             self._write(traced.described())
         return traced
@@ -140,9 +125,7 @@ class Recorder:
             self.flushed = time.monotonic()
             if not self.launches:
                 return
-            if not is_capturing():
-                self.clock.read()
-                self._arrived()
+            self._read()
             counts = {
                 str(at): [each.count, each.timed, round(each.us, 3), each.captured]
                 for at, each in enumerate(self.launches)
@@ -154,6 +137,15 @@ class Recorder:
             logger.debug("tritune trace: %s", error)
         finally:
             self.lock.release()
+
+    def _read(self) -> None:
+        """Take in what the GPU has come to; of one that has failed, nothing."""
+        try:
+            if not is_capturing():
+                self.clock.read()
+                self._arrived()
+        except RuntimeError as error:  # whatever torch makes of the program's own fault
+            logger.debug("tritune trace: %s", error)
 
     def _arrived(self) -> None:
         for launch in self.launches:
@@ -167,6 +159,7 @@ class Recorder:
             if self.file is None:
                 self.file = self.folder / f"{os.getpid()}-{time.time_ns():x}.jsonl"
                 text = json.dumps(_process()) + "\n" + text
+                _flush_at_the_end_of_a_fork(self.flush)
             with self.file.open("a", encoding="utf-8") as file:
                 file.write(text)
         except OSError as error:
@@ -182,35 +175,6 @@ class Recorder:
         self._empty()
 
 
-_recorder: Recorder | None = None
-_of_thread = _OfThread()
-
-
-def begin(folder: str, *, every: bool = False) -> None:
-    """Trace the launches of every autotuner of this process; *every* jit function's besides."""
-    global _recorder  # noqa: PLW0603  # one for the process, as the classes that it patches
-    recorder = _recorder = Recorder(folder, every=every)
-    Route(functools.partial(traced, recorder)).begin()
-    if every:
-        kinds: list[Any] = [JITFunction]
-        if knobs.runtime.interpret:
-            from triton.runtime.interpreter import InterpretedFunction
-
-            kinds.append(InterpretedFunction)
-        for kind in kinds:
-            kind.run = traced(recorder, kind, kind.run)
-
-
-def flush() -> None:
-    if _recorder is not None:
-        _recorder.flush()
-
-
-def forget() -> None:
-    if _recorder is not None:
-        _recorder.forget()
-
-
 def _add_facts(traced: Traced, launch: Launch, call: Call) -> None:
     if is_capturing():
         launch.fact["why"] = "its first launch was captured in a CUDA graph"
@@ -221,64 +185,8 @@ def _add_facts(traced: Traced, launch: Launch, call: Call) -> None:
         launch.fact["why"] = f"{type(error).__name__}: {error}".splitlines()[0][:200]
 
 
-def traced(recorder: Recorder, kind: type, own: Run) -> Run:
-    """What stands in place of the `run` of a class: the same, counted.
-
-    A launch may come through several such (a class that calls its parent's `run`, a kernel that
-    is served, a jit function under its autotuner), and is the outermost one's. To know takes a
-    variable of the thread, which costs as much as all the rest, so it is asked only where that
-    can be.
-    """
-    # A class of somebody else's may call its parent's `run`; ours and Triton's do not.
-    always = recorder.every or not (kind is Autotuner or issubclass(kind, Kernel))
-    unsaid = False if issubclass(kind, Kernel) else _ABSENT
-    otherwise = functools.partial(_outermost, recorder, own)
-
-    @functools.wraps(own)
-    def run(self: Any, *args: Any, grid: Any = _ABSENT, warmup: Any = unsaid, **named: Any) -> Any:
-        # Every launch passes here, so what it costs is what tracing costs: about a microsecond.
-        if warmup is not False or always or self.__class__ is not kind or adopt.is_routing():
-            return otherwise(self, args, {"grid": grid, "warmup": warmup, **named})
-        try:
-            form = self.__dict__[_SLOT].forms[(len(args), *named) if named else len(args)]
-            launch = form.launches[form.compared(args, named)]
-        except (KeyError, AttributeError, TypeError):
-            launch = recorder.seen(self, args, named, grid)
-            if launch is None:
-                return own(self, *args, grid=grid, warmup=False, **named)
-        launch.count = count = next(launch.counter)
-        if count < launch.due:
-            return own(self, *args, grid=grid, warmup=False, **named)
-        call = functools.partial(own, self, *args, grid=grid, warmup=False, **named)
-        return recorder.sampled(launch, call)
-
-    return run
-
-
-def _outermost(
-    recorder: Recorder, own: Run, launched: Any, args: tuple[Any, ...], given: dict[str, Any]
-) -> Any:
-    """Launch, and count it unless this thread is in a launch that is counted."""
-    said = {name: value for name, value in given.items() if value is not _ABSENT}
-    if _of_thread.inside or said.get("warmup"):
-        return own(launched, *args, **said)
-    call = functools.partial(own, launched, *args, **said)
-    _of_thread.inside = True
-    try:
-        named = {name: value for name, value in said.items() if name not in _GIVEN}
-        launch = recorder.known(launched, args, named)
-        launch = launch or recorder.seen(launched, args, named, said.get("grid"))
-        if launch is None:
-            return call()
-        launch.count = next(launch.counter)
-        return call() if launch.count < launch.due else recorder.sampled(launch, call)
-    finally:
-        _of_thread.inside = False
-
-
 def _process() -> dict[str, Any]:
     """Who writes this file."""
-    _flush_at_the_end_of_a_fork()
     return {
         "process": os.getpid(),
         "rank": os.environ.get("RANK", ""),
@@ -296,7 +204,7 @@ def _device() -> str:
     return "" if device is None else device.name
 
 
-def _flush_at_the_end_of_a_fork() -> None:
+def _flush_at_the_end_of_a_fork(flush: Callable[[], None]) -> None:
     """A child of multiprocessing ends without `atexit`, and forgets what its parent asked for."""
     util: Any = sys.modules.get("multiprocessing.util")
     if util is not None:

@@ -18,9 +18,9 @@ def start(folder: str) -> None:
 
 
 def _begin(folder: str) -> None:
-    from tritune.tracing import recorder
+    from tritune.tracing import wrapping
 
-    recorder.begin(folder, every=os.environ.get("TRITUNE_TRACE_ALL") == "1")
-    atexit.register(recorder.flush)
+    wrapping.begin(folder, every=os.environ.get("TRITUNE_TRACE_ALL") == "1")
+    atexit.register(wrapping.flush)
     if hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=recorder.forget)
+        os.register_at_fork(after_in_child=wrapping.forget)
