@@ -121,7 +121,7 @@ def traced(folder):
         seconds["plain"].append(float(run(folder, *program).stdout))
         seconds["traced"].append(float(run(folder, *trace).stdout))
     slower = min(seconds["traced"]) / min(seconds["plain"]) - 1
-    print(f"\n{STEPS} steps: {seconds}: the traced loop is {slower:+.1%} slower")
+    sys.stdout.write(f"\n{STEPS} steps: {seconds}: the traced loop is {slower:+.1%} slower\n")
     return json.loads((folder / "traced/report.json").read_text(encoding="utf-8"))
 
 

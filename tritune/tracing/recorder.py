@@ -38,8 +38,10 @@ Call = tuple[tuple[Any, ...], dict[str, Any], Any]
 class Recorder:
     """All that one process has launched."""
 
-    def __init__(self, folder: str, *, every: bool = False) -> None:
-        self.folder, self.every = Path(folder), every
+    def __init__(
+        self, folder: str, *, every: bool = False, opened: Callable[[], None] = lambda: None
+    ) -> None:
+        self.folder, self.every, self.opened = Path(folder), every, opened
         self.clock = Clock()
         self._empty()
 
@@ -159,7 +161,7 @@ class Recorder:
             if self.file is None:
                 self.file = self.folder / f"{os.getpid()}-{time.time_ns():x}.jsonl"
                 text = json.dumps(_process()) + "\n" + text
-                _flush_at_the_end_of_a_fork(self.flush)
+                self.opened()
             with self.file.open("a", encoding="utf-8") as file:
                 file.write(text)
         except OSError as error:
@@ -202,10 +204,3 @@ def _device() -> str:
     except Exception:  # noqa: BLE001  # a driver that does not answer is no reason to stop
         return ""
     return "" if device is None else device.name
-
-
-def _flush_at_the_end_of_a_fork(flush: Callable[[], None]) -> None:
-    """A child of multiprocessing ends without `atexit`, and forgets what its parent asked for."""
-    util: Any = sys.modules.get("multiprocessing.util")
-    if util is not None:
-        util.Finalize(None, flush, exitpriority=0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -34,7 +35,7 @@ _of_thread = _OfThread()
 def begin(folder: str, *, every: bool = False) -> None:
     """Trace the launches of every autotuner of this process; *every* jit function's besides."""
     global _recorder  # noqa: PLW0603  # one for the process, as the classes that it patches
-    recorder = _recorder = Recorder(folder, every=every)
+    recorder = _recorder = Recorder(folder, every=every, opened=_flush_at_the_end_of_a_fork)
     Route(functools.partial(traced, recorder)).begin()
     if every:
         kinds: list[Any] = [JITFunction]
@@ -109,3 +110,10 @@ def _outermost(
         return call() if launch.count < launch.due else recorder.sampled(launch, call)
     finally:
         _of_thread.inside = False
+
+
+def _flush_at_the_end_of_a_fork() -> None:
+    """A child of multiprocessing ends without `atexit`, and forgets what its parent asked for."""
+    util: Any = sys.modules.get("multiprocessing.util")
+    if util is not None:
+        util.Finalize(None, flush, exitpriority=0)
