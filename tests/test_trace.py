@@ -24,6 +24,7 @@ import triton.language as tl
 from triton import knobs
 from triton.runtime.autotuner import Autotuner
 from triton.runtime.driver import driver
+from triton.runtime.interpreter import InterpretedFunction
 
 import test_adopt
 import tritune
@@ -473,8 +474,16 @@ def test_a_kernel_that_is_served_counts_once_whichever_came_first(tmp_path, trac
     assert adopt.is_routing()
 
 
-def test_launches_of_several_threads_are_all_counted(tracing):
-    one = fill()
+def test_launches_of_several_threads_are_all_counted(tracing, monkeypatch):
+    # The interpreter changes `triton.language` while it runs: one at a time in there.
+    interpret, inside = InterpretedFunction.run, threading.Lock()
+
+    def one_at_a_time(self, *args, **kwargs):
+        with inside:
+            return interpret(self, *args, **kwargs)
+
+    monkeypatch.setattr(InterpretedFunction, "run", one_at_a_time)
+    one = fill(test_adopt.configs(16))
     ran(one)
 
     threads = [threading.Thread(target=lambda: [ran(one) for _ in range(25)]) for _ in range(4)]
@@ -484,6 +493,28 @@ def test_launches_of_several_threads_are_all_counted(tracing):
         each.join()
 
     assert tracing.counts() == {key(): 101}
+
+
+def test_with_tritune_off_a_kernel_with_our_line_is_its_autotuner_and_counts_once(
+    tracing, monkeypatch
+):
+    monkeypatch.setenv("TRITUNE", "off")
+    ours = tritune.kernel(fill(test_adopt.configs(16)))
+
+    assert (ran(ours), ran(ours)) == (16, 16)
+    assert tracing.counts() == {key(): 2}
+
+
+def test_a_fork_begins_anew(tracing):
+    one = fill(test_adopt.configs(16))
+    ran(one), ran(one)
+    tracing.recorder.flush()
+
+    tracing.recorder.forget()
+    ran(one)
+
+    assert tracing.counts() == {key(): 3}
+    assert len(list(tracing.folder.glob("*.jsonl"))) == 2
 
 
 def test_a_launch_that_fails_is_there_and_fails_as_before(tracing):
