@@ -598,6 +598,7 @@ def on_gpu(monkeypatch):
     monkeypatch.setattr(FakeEvent, "passed", True)
     monkeypatch.setattr(torch.cuda, "Event", FakeEvent)
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
     monkeypatch.setattr(silicon, "_names", lambda index: ("NVIDIA H100",))
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: said.capturing)
     return said
