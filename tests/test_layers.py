@@ -35,6 +35,8 @@ DRIVERS = (
     "opaque",
     "tuned",
     "silicon",
+    "routing",
+    "tracing",
 )
 """Where torch and triton may be imported: what runs in a child process or in production."""
 RUNTIME = "runtime"

@@ -27,6 +27,7 @@ from tritune import contract as contracts
 from tritune.adopted import Adopted
 from tritune.dispatch import Kernel
 from tritune.errors import KernelError
+from tritune.routing import Route
 
 logger = logging.getLogger("tritune")
 TRACED = ("early_config_prune", "perf_model")
@@ -55,8 +56,6 @@ class _Seen:
 
 
 _scope: Scope | None = None
-_runs: dict[type, tuple[Any, Any]] = {}
-"""Class -> its own `run`, and what stands in its place."""
 _owners: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()
 _marked: weakref.WeakSet[Any] = weakref.WeakSet()
 _making = threading.RLock()
@@ -69,9 +68,7 @@ def begin(scope: Scope) -> None:
         if scope == _scope:
             return
         end()
-        for kind in (Autotuner, *_below(Autotuner)):
-            _route(kind)
-        Autotuner.__init_subclass__ = classmethod(_subclassed)
+        _route.begin()
         for name in TRACED:
             setattr(Autotuner, name, _as_served(name))
         _scope = scope
@@ -82,17 +79,19 @@ def end() -> None:
     global _scope  # noqa: PLW0603
     with _making:
         _scope = None
-        for kind, (own, routed) in _runs.items():
-            if vars(kind).get("run") is routed:  # else somebody has replaced it since
-                kind.run = own  # type: ignore[attr-defined]
-        _runs.clear()
-        for name in ("__init_subclass__", *TRACED):
+        _route.end()
+        for name in TRACED:
             if name in vars(Autotuner):
                 delattr(Autotuner, name)
         for tuner in list(_marked):
             vars(tuner).pop(_SLOT, None)
         _marked.clear()
         _owners.clear()
+
+
+def is_routing() -> bool:
+    """Whether launches may go through a kernel of ours in place of their autotuner."""
+    return _scope is not None
 
 
 def kernel_of(tuner: Any) -> Adopted | None:
@@ -193,29 +192,9 @@ def _owns(function: contracts.Function, tuner: Any) -> bool:
     )
 
 
-def _below(kind: type) -> Iterator[type]:
-    each: type
-    for each in kind.__subclasses__():
-        yield each
-        yield from _below(each)
+def _routed(kind: type, own: Callable[..., Any]) -> Callable[..., Any]:
+    del kind
 
-
-def _subclassed(kind: type, /, **named: Any) -> None:
-    super(Autotuner, kind).__init_subclass__(**named)
-    if _scope is not None:
-        _route(kind)
-
-
-def _route(kind: type) -> None:
-    own = vars(kind).get("run")
-    if own is None or issubclass(kind, Kernel) or kind in _runs:
-        return
-    routed = _routed(own)
-    _runs[kind] = own, routed
-    kind.run = routed  # type: ignore[attr-defined]
-
-
-def _routed(own: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(own)
     def run(self: Any, *args: Any, **kwargs: Any) -> Any:
         if isinstance(self, Kernel) or adopted.is_let_through(self):
@@ -226,6 +205,9 @@ def _routed(own: Callable[..., Any]) -> Callable[..., Any]:
         return kernel.run(*args, **kwargs)
 
     return run
+
+
+_route = Route(_routed, spared=(Kernel,))
 
 
 def _as_served(name: str) -> property:

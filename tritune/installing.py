@@ -9,7 +9,8 @@ import importlib.util
 import logging
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -22,8 +23,8 @@ from tritune.errors import KernelError, LockError
 
 logger = logging.getLogger("tritune")
 TRITON = "triton"
-_waiting: Path | None = None
-"""The lockfile to begin with once Triton, and what of ours needs it, is imported."""
+_waiting: dict[str, Callable[[], None]] = {}
+"""What to begin, by its name, once Triton, and what of ours needs it, is imported."""
 
 
 def install(lockfile: str | Path | None = None) -> None:
@@ -56,9 +57,9 @@ def install(lockfile: str | Path | None = None) -> None:
 
 def uninstall() -> None:
     """Let all kernels be as if nothing had been installed."""
-    global _waiting  # noqa: PLW0603  # one for the process, as what it waits for
-    _waiting = None
-    sys.meta_path[:] = [one for one in sys.meta_path if not isinstance(one, _Finder)]
+    _waiting.pop("install", None)
+    if not _waiting:
+        sys.meta_path[:] = [one for one in sys.meta_path if not isinstance(one, _Finder)]
     adopt: Any = sys.modules.get("tritune.adopt")
     if adopt is not None and hasattr(adopt, "end"):
         adopt.end()
@@ -72,10 +73,28 @@ def at_import() -> None:
 
 def resume() -> None:
     """Begin, if Triton was first imported by a module of ours that was not whole yet."""
-    global _waiting
-    if _waiting is None or any(map(_is_half, ("dispatch", "tuned", "adopted", "adopt"))):
+    if not _waiting or any(map(_is_half, ("dispatch", "tuned", "adopted", "adopt"))):
         return
-    path, _waiting = _waiting, None
+    begun = list(_waiting.values())
+    _waiting.clear()
+    for begin in begun:
+        begin()
+
+
+def wait(name: str, begin: Callable[[], None]) -> None:
+    """Call *begin* when Triton is imported; now, if it is."""
+    _waiting[name] = begin
+    if TRITON in sys.modules:
+        resume()
+    elif not any(isinstance(one, _Finder) for one in sys.meta_path):
+        sys.meta_path.insert(0, _Finder())
+
+
+def _wait(path: Path) -> None:
+    wait("install", partial(_begin, path))
+
+
+def _begin(path: Path) -> None:
     from tritune import adopt, lookup
 
     file = lookup.lockfile(path)
@@ -83,15 +102,6 @@ def resume() -> None:
         logger.warning("%s: there is no such lockfile, so nothing of it is served", path)
     named = file.kernels
     adopt.begin(adopt.Scope(path, frozenset(named)))
-
-
-def _wait(path: Path) -> None:
-    global _waiting  # noqa: PLW0603
-    _waiting = path
-    if TRITON in sys.modules:
-        resume()
-    else:
-        sys.meta_path.insert(0, _Finder())
 
 
 def _is_half(name: str) -> bool:

@@ -13,10 +13,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tritune import keys
 from tritune.errors import SpecError
 
 _PART = re.compile(r'(\w+)=("(?:[^"\\]|\\.)*"|\S+)')
 UNALIGNED = "(unaligned)"
+DTYPES = {
+    keys.dtype_name(name): name
+    for name in (
+        *("float16", "bfloat16", "float32", "float64"),
+        *("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz"),
+        *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool"),
+    )
+}
+"""Element types as a key spells them -> as a sweep file does."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

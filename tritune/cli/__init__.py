@@ -14,6 +14,7 @@ from tritune.cli.root import Commands, Root
 
 COMMANDS: Commands = {
     "init": "tritune.cli.init:init",
+    "trace": "tritune.cli.trace:trace",
     "sweep": "tritune.cli.sweep:sweep",
     "show": "tritune.cli.show:show",
     "check": "tritune.cli.check:check",

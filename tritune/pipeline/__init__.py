@@ -28,6 +28,7 @@ from tritune.pipeline.questions import device, rejected, space_counts
 from tritune.pipeline.retiming import retime
 from tritune.pipeline.starting import Started
 from tritune.pipeline.starting import start as start_sweep
+from tritune.pipeline.tracing import Traced, TraceOptions, trace
 
 __all__ = [
     "CheckOptions",
@@ -38,6 +39,8 @@ __all__ = [
     "PrebuildOptions",
     "Started",
     "SweepOptions",
+    "TraceOptions",
+    "Traced",
     "check",
     "compile_only",
     "device",
@@ -49,6 +52,7 @@ __all__ = [
     "run",
     "space_counts",
     "start_sweep",
+    "trace",
 ]
 
 

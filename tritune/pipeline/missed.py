@@ -14,10 +14,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tritune import keys, misslog
+from tritune import misslog
 from tritune.compile import Found
 from tritune.device import locked
-from tritune.misslog import MissLog
+from tritune.misslog import DTYPES, MissLog
 from tritune.model import Missed, Problem, Report, Value
 from tritune.pipeline.conclude import report
 from tritune.pipeline.job import Job, narrowed, near
@@ -28,15 +28,6 @@ LIMIT_S = 120.0
 MOST = 256
 """Problems that are tried for one key."""
 SHOWN = 3
-DTYPES = {
-    keys.dtype_name(name): name
-    for name in (
-        *("float16", "bfloat16", "float32", "float64"),
-        *("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz"),
-        *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool"),
-    )
-}
-"""Element types as a key spells them -> as a sweep file does."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,0 +1,870 @@
+"""`tritune trace`: a program runs as before, and what it launched is written down.
+
+Programs run in Triton's interpreter; a driver that answers questions stands in for a GPU, and
+events that know their time for its clock.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+from triton import knobs
+from triton.runtime.autotuner import Autotuner
+from triton.runtime.driver import driver
+from triton.runtime.interpreter import InterpretedFunction
+
+import test_adopt
+import tritune
+from others import PACKAGE
+from projects import HELPERS, OPS
+from test_adopt import FILL, fill, ran
+from test_runtime import FakeDriver, locked
+from tritune import adopt, installing, retrace, silicon, tracedraft, tracelog
+from tritune.errors import SpecError
+from tritune.pipeline import tracing as pipeline
+from tritune.pipeline.tracing import TraceOptions
+from tritune.routing import Route
+from tritune.tracelog import TracedKernel, TracedLaunch
+from tritune.tracing import clock, recorder, wrapping
+
+ROOT = Path(__file__).parents[1]
+STAND_IN = """\
+import types, triton
+
+class Driver:
+    utils = types.SimpleNamespace(get_device_properties=lambda index: dict(
+        multiprocessor_count=132, max_shared_mem=232448, mem_bus_width=6016,
+        mem_clock_rate=3201000))
+    def get_current_device(self): return 0
+    def get_current_target(self): return types.SimpleNamespace(backend="cuda", arch=90)
+    def get_benchmarker(self): return benchmark
+
+def benchmark(run, quantiles=None):
+    run()
+    return 1.0, 1.0, 1.0
+
+triton.runtime.driver.set_active(Driver())
+"""
+TRAIN = """\
+import multiprocessing, os, sys
+import torch
+import standin, theirs
+
+def work(n):
+    theirs.total(torch.ones(n))
+
+def train():
+    for n in (200, 700):
+        x = torch.randn(8, n, requires_grad=True)
+        alpha = torch.ones(1, requires_grad=True)
+        for _ in range(5):
+            theirs.Scale.apply(x, alpha).backward(torch.ones(8, n))
+
+if __name__ == "__main__":
+    train()
+    for method in ("fork", "spawn"):
+        child = multiprocessing.get_context(method).Process(target=work, args=(77,))
+        child.start()
+        child.join()
+    print("read", sys.stdin.read(), *sys.argv[1:])
+    print("to stderr", file=sys.stderr)
+    raise SystemExit(7)
+"""
+KERNELS = ("scale_forward", "scale_backward", "total_kernel")
+KILLED = """\
+import os, signal, sys, time
+import torch
+import standin, theirs
+
+theirs.total(torch.ones(64))
+time.sleep(1.1)
+for _ in range(3):
+    theirs.total(torch.ones(64))
+theirs.total(torch.ones(65))
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+OURS = """\
+import torch
+import standin
+import ops
+
+for n in (100, 100, 1000):
+    ops.scale(torch.randn(n))
+"""
+
+
+def environment(folder: Path, **more: str) -> dict[str, str]:
+    left = {name: value for name, value in os.environ.items() if not name.startswith("TRITUNE")}
+    paths = os.pathsep.join(map(str, (ROOT, folder / "site")))
+    return {
+        **left,
+        "PYTHONPATH": paths,
+        "PYTHONWARNINGS": "ignore",
+        **more,
+    }
+
+
+def tritune_(folder: Path, *words: str, given: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "tritune", *words],
+        cwd=folder,
+        env=environment(folder, TRITON_INTERPRET="1" if words[0] == "trace" else "0"),
+        input=given,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def project(folder: Path, **programs: str) -> Path:
+    (folder / "site").mkdir()
+    files = {"site/theirs.py": PACKAGE, "site/standin.py": STAND_IN}
+    for name, text in {**files, **{f"{name}.py": text for name, text in programs.items()}}.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    return folder
+
+
+def counted(folder: Path) -> dict[tuple[str, str], int]:
+    found = tracelog.read(folder / "processes")
+    return {(k.name, one.key): one.count for k in found.kernels for one in k.launches}
+
+
+def backward(n: int, *, wide: bool) -> tuple[str, str]:
+    return "theirs:scale_backward", f"N={n} WIDE={wide} DY=f32 X=f32 DX=f32 DA=f32 alpha=f32"
+
+
+# --- a program, from outside --------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A program traced once: its folder, and how it ended."""
+    folder = project(tmp_path_factory.mktemp("trained"), train=TRAIN)
+    words = ("trace", "--json", "--", sys.executable, "train.py", "--lr", "3")
+    return folder, tritune_(folder, *words, given="from stdin")
+
+
+def test_a_program_runs_as_before(trained):
+    _, done = trained
+
+    assert done.returncode == 7, done.stderr
+    assert done.stdout.startswith("read from stdin --lr 3\n{\n")
+    assert done.stderr.startswith("to stderr\n3 processes launched 3 kernels 22 times\n")
+
+
+def test_launches_are_counted_by_kernel_and_key_in_every_process(trained):
+    folder, _ = trained
+
+    assert counted(folder / "traced") == {
+        ("theirs:scale_forward", "N=200 X=f32 Y=f32 alpha=f32"): 5,
+        ("theirs:scale_forward", "N=700 X=f32 Y=f32 alpha=f32"): 5,
+        backward(200, wide=False): 5,
+        backward(700, wide=True): 5,
+        ("theirs:total_kernel", "n=77 x=f32 out=f32"): 2,
+    }
+    assert len(list((folder / "traced/processes").iterdir())) == 3
+
+
+def test_the_report_is_json_too_on_stdout_and_in_the_folder(trained):
+    folder, done = trained
+    text = (folder / "traced/report.json").read_text(encoding="utf-8")
+
+    assert done.stdout.endswith(text)
+    report = json.loads(text)
+    [kernel] = [one for one in report["kernels"] if one["name"] == "theirs:total_kernel"]
+    assert (report["exit_code"], kernel["count"], kernel["sweep"]) == (
+        7,
+        2,
+        "traced/total_kernel.yaml",
+    )
+    fact = kernel["launches"][0]["facts"]["args"][0]
+    assert (fact["dtype"], fact["shape"], fact["stride"]) == ("float32", [77], [1])
+    assert report["processes"][0]["program"][1:] == ["train.py", "--lr", "3"]
+
+
+def test_the_terminal_shows_keys_says_that_nothing_was_timed_and_what_to_do(trained):
+    _, done = trained
+    lines = done.stderr.splitlines()
+
+    assert "theirs:total_kernel  autotuned, 2 configs" in lines
+    assert "n=77 x=f32 out=f32        2       -  -      -" in lines
+    assert "no times: nothing ran on a GPU, or too little to time some of it" in lines
+    assert lines[-2:] == [
+        f"next: tritune sweep {' '.join(f'traced/{name}.yaml' for name in KERNELS)}",
+        "then: TRITUNE_LOCKFILE=traced/tritune.lock where it runs",
+    ]
+
+
+def test_a_sweep_file_says_what_it_is_of(trained):
+    folder, _ = trained
+
+    assert (folder / "traced/total_kernel.yaml").read_text(encoding="utf-8") == (
+        "# Launches of theirs:total_kernel, as `tritune trace` saw them; of "
+        f"{folder}/site/theirs.py.\n"
+        "#   1: n=77 x=f32 out=f32: 2 launches\n"
+        "problem: traced_total_kernel.py:total_kernel_problem\n"
+        "# targets: [H200]  # the GPUs it ships on; needed where a sweep has no GPU\n"
+        "shapes: [{launch: [1]}]\n"
+        "smoke: [{launch: 1}]\n"
+    )
+
+
+@pytest.mark.lowering
+def test_the_sweep_files_run_as_they_are_and_find_the_keys_that_were_traced(trained):
+    folder, _ = trained
+    files = [f"traced/{name}.yaml" for name in ("scale_backward", "total_kernel")]
+
+    shown = tritune_(folder, "show", "space", "--target", "H200", files[0])
+    done = tritune_(folder, "sweep", "--target", "H200", "--json", *files)
+
+    assert (shown.returncode, done.returncode) == (0, 0), shown.stderr + done.stderr
+    reports = json.loads(done.stdout)["reports"]
+    keys = {
+        (one["kernel"]["name"], key)
+        for one in reports
+        for _, under in one["kernel"]["keys"]
+        for key in under
+    }
+    assert keys == {at for at in counted(folder / "traced") if at[0] != "theirs:scale_forward"}
+    assert {each["reason"] for one in reports for each in one["outcomes"]} == {
+        "its own prune function leaves it out"
+    }
+
+
+@pytest.mark.lowering
+def test_the_sweep_files_compile_for_a_gpu_that_is_not_here(trained):
+    folder, _ = trained
+
+    done = tritune_(folder, "compile", "--target", "H200", "traced/scale_forward.yaml")
+
+    assert done.returncode == 0, done.stderr
+    assert "compiling              12 of 12 distinct binaries for H200" in done.stdout
+
+
+def test_with_no_program_a_trace_is_reported_again(trained):
+    folder, _ = trained
+
+    done = tritune_(folder, "trace")
+
+    assert done.returncode == 0
+    assert done.stderr.startswith("3 processes launched 3 kernels 22 times\n")
+
+
+def test_a_trace_that_is_there_is_not_replaced(trained):
+    folder, _ = trained
+
+    done = tritune_(folder, "trace", "--", sys.executable, "-c", "print('ran')")
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "error: traced: a trace is there already, and nothing was run\n\n"
+        "hint: --force replaces it, --output DIR puts this one elsewhere\n"
+    )
+
+
+def test_a_file_that_somebody_has_edited_is_kept(tmp_path):
+    options = TraceOptions(output=tmp_path)
+    found = tracelog.Trace(kernels=(kernel(),))
+    pipeline._written(found, 0, options)
+    (tmp_path / "scale.yaml").write_text("mine", encoding="utf-8")
+
+    again = pipeline._written(found, 0, options)
+    forced = pipeline._written(found, 0, TraceOptions(output=tmp_path, force=True))
+
+    assert (again.kept, forced.kept) == ((tmp_path / "scale.yaml",), ())
+    assert (tmp_path / "scale.yaml").read_text(encoding="utf-8") != "mine"
+
+
+def test_a_program_that_is_killed_loses_at_most_what_it_counted_last(tmp_path):
+    folder = project(tmp_path, train=KILLED)
+
+    done = tritune_(folder, "trace", "--", sys.executable, "train.py")
+
+    assert done.returncode == 128 + signal.SIGKILL
+    assert counted(folder / "traced") == {
+        ("theirs:total_kernel", "n=64 x=f32 out=f32"): 2,
+        ("theirs:total_kernel", "n=65 x=f32 out=f32"): 1,
+    }
+    assert (folder / "traced/total_kernel.yaml").is_file()
+
+
+def test_a_program_that_does_not_exist_is_an_error(tmp_path):
+    with pytest.raises(SpecError) as caught:
+        pipeline.trace(["./nothing"], TraceOptions(output=tmp_path / "t"))
+
+    assert str(caught.value) == "./nothing: it cannot be run: No such file or directory"
+
+
+def test_a_folder_with_no_trace_is_an_error(tmp_path):
+    with pytest.raises(SpecError) as caught:
+        pipeline.trace([], TraceOptions(output=tmp_path))
+
+    assert str(caught.value) == (
+        f"{tmp_path}: there is no trace in it\nhint: tritune trace -- python train.py writes one"
+    )
+
+
+def test_a_program_that_launches_nothing_says_so(tmp_path):
+    done = tritune_(tmp_path, "trace", sys.executable, "-c", "print('hello')")
+
+    assert (done.returncode, done.stdout) == (0, "hello\n")
+    assert done.stderr == "no process launched a tunable kernel\n"
+
+
+def test_a_signal_is_passed_on_and_the_report_still_comes(tmp_path):
+    code = (
+        "import signal, sys, time\n"
+        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(5))\n"
+        "print('up', flush=True)\n"
+        "time.sleep(60)\n"
+    )
+    words = [sys.executable, "-m", "tritune", "trace", "--", sys.executable, "-c", code]
+    with subprocess.Popen(
+        words,
+        cwd=tmp_path,
+        env=environment(tmp_path),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as running:
+        assert running.stdout.readline() == b"up\n"
+        running.terminate()
+        _, said = running.communicate(timeout=60)
+
+    assert (running.returncode, said) == (5, b"no process launched a tunable kernel\n")
+
+
+def test_a_sitecustomize_of_the_users_still_runs(tmp_path):
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site/sitecustomize.py").write_text("print('customized')", encoding="utf-8")
+
+    done = tritune_(tmp_path, "trace", "--", sys.executable, "-c", "import sitecustomize as s; s")
+
+    assert "customized" in done.stdout.splitlines()
+
+
+def test_a_kernel_with_our_line_gets_rows_and_keys_that_a_sweep_takes(tmp_path):
+    folder = project(tmp_path, train=OURS, ops=OPS, helpers=HELPERS)
+
+    done = tritune_(folder, "trace", "--", sys.executable, "train.py")
+
+    assert done.returncode == 0, done.stderr
+    lines = (folder / "traced/keys.jsonl").read_text(encoding="utf-8").splitlines()
+    assert [json.loads(line) for line in lines] == [
+        {"kernel": "ops:scale_kernel", "key": "n=100 x=f32 y=f32", "count": 2},
+        {"kernel": "ops:scale_kernel", "key": "n=1000 x=f32 y=f32", "count": 1},
+    ]
+    assert (folder / "traced/scale_kernel.yaml").read_text(encoding="utf-8") == (
+        "# What ops:scale_kernel was launched on, as `tritune trace` saw it.\n"
+        "kernel: ../ops.py:scale_kernel\n"
+        "# targets: [H200]  # the GPUs it ships on; needed where a sweep has no GPU\n"
+        "shapes:\n"
+        '  - {"n": 100, "dtype": "float32"}\n'
+        '  - {"n": 1000, "dtype": "float32"}\n'
+    )
+    shown = tritune_(folder, "show", "space", "--target", "H200", "traced/scale_kernel.yaml")
+    assert shown.returncode == 0, shown.stderr
+
+
+# --- inside a process ---------------------------------------------------------------------
+
+
+@pytest.fixture(autouse=True)
+def _world(monkeypatch):
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    for name in ("TRITUNE", "TRITUNE_MISS", "TRITUNE_LOG", "TRITUNE_LOCKFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(silicon, "_no_driver", set())
+    monkeypatch.setattr(driver, "_active", FakeDriver())
+    test_adopt.timed.calls = 0
+    before = vars(Autotuner)["run"]
+    yield
+    installing.uninstall()
+    assert vars(Autotuner)["run"] is before
+
+
+@pytest.fixture
+def tracing(tmp_path):
+    """A recorder in place, and a function that gives what it counted."""
+    made = recorder.Recorder(str(tmp_path))
+    route = Route(functools.partial(wrapping.traced, made))
+    route.begin()
+
+    def found() -> dict[str, int]:
+        made.flush()
+        kernels = tracelog.read(tmp_path).kernels
+        return {f"{k.name} {one.key}": one.count for k in kernels for one in k.launches}
+
+    yield SimpleNamespace(recorder=made, counts=found, route=route, folder=tmp_path)
+    installing.uninstall()
+    route.end()
+
+
+def key(n=8, flag=1, x="f32"):
+    return f"{FILL} n={n} FLAG={flag} x={x} y=i32"
+
+
+def test_equal_launches_are_one_key_and_what_a_winner_depends_on_another(tracing):
+    one = fill()
+
+    for n in (8, 8, 9):
+        ran(one, n)
+    ran(one, dtype=torch.float16)
+    ran(one, flag=2)
+    y = torch.zeros(1, dtype=torch.int32)
+    one[(1,)](torch.zeros(8, 4).t(), y, 8, 1)
+    one[(1,)](torch.zeros(33)[1:], y, 8, 1)
+    one[(1,)](n=8, y=y, FLAG=1, x=torch.zeros(8))
+    one[(1,)](None, y, 8, 1)
+
+    assert tracing.counts() == {
+        key(): 3,
+        key(9): 1,
+        key(x="f16"): 1,
+        key(flag=2): 1,
+        key(x="f32(dim0)"): 1,
+        key(x="f32(unaligned)"): 1,
+        f"{FILL} n=8 FLAG=1 y=i32": 1,
+    }
+
+
+def test_tuning_counts_as_the_one_launch_that_it_is(tracing):
+    ran(fill())
+
+    assert (tracing.counts(), test_adopt.timed.calls) == ({key(): 1}, 3)
+
+
+def test_a_launch_through_a_class_of_its_own_counts_once(tracing):
+    class Cached(Autotuner):
+        def run(self, *args, **kwargs):
+            return super().run(*args, **kwargs)
+
+    one = fill(test_adopt.configs(16, 32), kind=Cached)
+
+    assert (ran(one), ran(one)) == (32, 32)
+    assert tracing.counts() == {key(): 2}
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_kernel_that_is_served_counts_once_whichever_came_first(tmp_path, tracing, first):
+    one = fill()
+    path = locked(
+        tmp_path / "t.lock", {"n=8 FLAG=1 x=f32 y=i32": test_adopt.config(16)}, kernel=FILL
+    )
+    if first:
+        tracing.route.end()
+    tritune.install(path)
+    if first:
+        tracing.route.begin()
+
+    assert (ran(one), ran(one), ran(one, 9)) == (16, 16, 64)
+    assert tracing.counts() == {key(): 2, key(9): 1}
+    assert adopt.is_routing()
+
+
+def test_launches_of_several_threads_are_all_counted(tracing, monkeypatch):
+    # The interpreter changes `triton.language` while it runs: one at a time in there.
+    interpret, inside = InterpretedFunction.run, threading.Lock()
+
+    def one_at_a_time(self, *args, **kwargs):
+        with inside:
+            return interpret(self, *args, **kwargs)
+
+    monkeypatch.setattr(InterpretedFunction, "run", one_at_a_time)
+    one = fill(test_adopt.configs(16))
+    ran(one)
+
+    threads = [threading.Thread(target=lambda: [ran(one) for _ in range(25)]) for _ in range(4)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+
+    assert tracing.counts() == {key(): 101}
+
+
+def test_with_tritune_off_a_kernel_with_our_line_is_its_autotuner_and_counts_once(
+    tracing, monkeypatch
+):
+    monkeypatch.setenv("TRITUNE", "off")
+    ours = tritune.kernel(fill(test_adopt.configs(16)))
+
+    assert (ran(ours), ran(ours)) == (16, 16)
+    assert tracing.counts() == {key(): 2}
+
+
+def test_a_fork_begins_anew(tracing):
+    one = fill(test_adopt.configs(16))
+    ran(one), ran(one)
+    tracing.recorder.flush()
+
+    tracing.recorder.forget()
+    ran(one)
+
+    assert tracing.counts() == {key(): 3}
+    assert len(list(tracing.folder.glob("*.jsonl"))) == 2
+
+
+def test_a_launch_that_fails_is_there_and_fails_as_before(tracing):
+    with pytest.raises(ValueError, match="Conflicting meta-parameters: B"):
+        ran(fill(), B=16)
+
+    assert tracing.counts() == {key(): 1}
+
+
+def test_what_cannot_be_told_apart_is_named_and_runs(tracing, monkeypatch):
+    def broken(*_):
+        raise RuntimeError("out of luck")
+
+    monkeypatch.setattr(recorder, "Traced", broken)
+
+    assert ran(fill()) == 64
+    assert tracelog.read(tracing.folder).untraced == (("filled", "RuntimeError: out of luck"),)
+
+
+def test_a_folder_that_cannot_be_written_is_said_once_and_the_program_goes_on(tmp_path, caplog):
+    made = recorder.Recorder(str(tmp_path / "gone"))
+    route = Route(functools.partial(wrapping.traced, made))
+    route.begin()
+    try:
+        assert (ran(fill()), ran(fill(), 9)) == (64, 64)
+    finally:
+        route.end()
+
+    gone = tmp_path / "gone"
+    why = f"[Errno 2] No such file or directory: '{made.file}'"
+    assert caplog.messages == [f"tritune trace: cannot write in {gone}: {why}"]
+
+
+def test_plain_jit_functions_are_counted_where_all_are_asked_for(tmp_path):
+    code = (
+        "import torch, triton, triton.language as tl\n"
+        "@triton.jit\n"
+        "def plain(x, B: tl.constexpr):\n"
+        "    tl.store(x, B)\n"
+        "for _ in range(3):\n"
+        "    plain[(1,)](torch.zeros(1), B=4)\n"
+    )
+    (tmp_path / "train.py").write_text(code, encoding="utf-8")
+
+    done = tritune_(tmp_path, "trace", "--all", "--", sys.executable, "train.py")
+
+    assert counted(tmp_path / "traced") == {("train:plain", "B=4 x=f32"): 3}
+    assert (
+        "no sweep file for train:plain: it has no autotuner: tritune init says what it lacks"
+        in done.stderr.splitlines()
+    )
+
+
+# --- the clock ----------------------------------------------------------------------------
+
+
+class FakeEvent:
+    """Passed when it is told to; 10 µs from start to end."""
+
+    passed = True
+
+    def __init__(self, *, enable_timing: bool = False) -> None:
+        self.recorded = 0
+
+    def record(self) -> None:
+        self.recorded += 1
+
+    def query(self) -> bool:
+        return FakeEvent.passed
+
+    def elapsed_time(self, end: FakeEvent) -> float:
+        assert (self.recorded, end.recorded) == (1, 1)
+        self.recorded = end.recorded = 0
+        return 0.010
+
+
+@pytest.fixture
+def on_gpu(monkeypatch):
+    """What the clock asks of torch; launches call Triton's hooks, as on a GPU they do."""
+    said = SimpleNamespace(capturing=False)
+    monkeypatch.setattr(FakeEvent, "passed", True)
+    monkeypatch.setattr(torch.cuda, "Event", FakeEvent)
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(silicon, "_names", lambda index: ("NVIDIA H100",))
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: said.capturing)
+    return said
+
+
+def hooked(launches: int = 1):
+    for _ in range(launches):
+        knobs.runtime.launch_enter_hook({})
+        knobs.runtime.launch_exit_hook({})
+
+
+def timed(tracing) -> tuple[int, int, float | None]:
+    tracing.recorder.flush()
+    [one] = tracelog.read(tracing.folder).kernels[0].launches
+    return one.count, one.timed, one.total_us
+
+
+class Launched(Autotuner):
+    """Calls the hooks of Triton's launches, which its interpreter does not."""
+
+    def run(self, *args, **kwargs):
+        hooked()
+        return super().run(*args, **kwargs)
+
+
+def test_some_launches_are_timed_and_the_total_is_of_all(tracing, on_gpu):
+    one = fill(test_adopt.configs(16), kind=Launched)
+    for _ in range(100):
+        ran(one)
+
+    count, some, total_us = timed(tracing)
+
+    assert (count, total_us) == (100, pytest.approx(1000.0))
+    assert 10 < some < 30
+    assert not knobs.runtime.launch_enter_hook.calls
+    assert not knobs.runtime.launch_exit_hook.calls
+
+
+def test_a_first_launch_which_may_tune_is_not_timed(tracing, on_gpu):
+    ran(fill(test_adopt.configs(16), kind=Launched))
+
+    assert timed(tracing) == (1, 0, None)
+
+
+def test_nothing_is_waited_for(tracing, on_gpu):
+    FakeEvent.passed = False
+    one = fill(test_adopt.configs(16), kind=Launched)
+    for _ in range(5):
+        ran(one)
+
+    assert timed(tracing) == (5, 0, None)
+    FakeEvent.passed = True
+    assert timed(tracing) == (5, 4, pytest.approx(50.0))
+
+
+def test_no_event_is_recorded_while_a_graph_is_captured(tracing, on_gpu, monkeypatch):
+    one = fill(test_adopt.configs(16), kind=Launched)
+    ran(one)
+    on_gpu.capturing = True
+    monkeypatch.setattr(torch.cuda, "Event", None)
+
+    assert [ran(one) for _ in range(3)] == [16, 16, 16]
+
+    tracing.recorder.flush()
+    [launch] = tracelog.read(tracing.folder).kernels[0].launches
+    assert (launch.count, launch.timed, launch.captured) == (4, 0, True)
+
+
+def test_of_several_launches_in_one_the_last_is_timed():
+    around = clock._Around(*(SimpleNamespace(record=lambda: None) for _ in range(2)))
+
+    with around.hooked():
+        hooked(2)
+
+    assert around.has_ended
+
+
+# --- files --------------------------------------------------------------------------------
+
+
+def lines(folder: Path, name: str, *said: object) -> None:
+    text = "\n".join(one if isinstance(one, str) else json.dumps(one) for one in said)
+    (folder / f"{name}.jsonl").write_text(text, encoding="utf-8")
+
+
+ABOUT = {
+    "kernel": "a:k",
+    "kind": "autotuned",
+    "file": "/src/a.py",
+    "line": 3,
+    "attribute": "a:k",
+    "hops": 0,
+    "params": ["x", "n"],
+    "configs": 2,
+    "problem": None,
+}
+PROCESS = {"process": 1, "rank": "0", "program": ["python"], "triton": "3.9.0", "device": ""}
+
+
+def test_ranks_add_up_and_a_line_that_is_cut_off_is_told(tmp_path):
+    fact = {"kernel": "a:k", "key": "n=1", "launch": 0, "args": [], "kwargs": {}, "grid": {}}
+    lines(tmp_path, "7-1", PROCESS, ABOUT, fact, {"counts": {"0": [10, 2, 8.0, False]}}, '{"cou')
+    lines(tmp_path, "8-2", PROCESS, ABOUT, fact, {"counts": {"0": [30, 2, 4.0, True]}})
+
+    found = tracelog.read(tmp_path)
+
+    [launch] = found.kernels[0].launches
+    assert (launch.count, launch.timed, launch.total_us, launch.captured) == (40, 4, 120.0, True)
+    assert (len(found.processes), found.cut) == (2, ("7-1.jsonl:5",))
+
+
+def tensor(*shape, stride=None, dtype="float32", storage=0, offset=0, **more):
+    steps = stride or [int(torch.tensor(shape[at + 1 :]).prod()) for at in range(len(shape))]
+    said = {"is": "tensor", "dtype": dtype, "shape": list(shape), "stride": list(steps)}
+    return {**said, "storage": storage, "offset": offset, "align": 0, "room": 0, **more}
+
+
+def kernel(*args, grid=None, **more) -> TracedKernel:
+    facts = {"args": list(args), "kwargs": {}, "grid": grid or {"fixed": [1]}}
+    launch = TracedLaunch(key="n=1", count=3, facts=json.dumps(facts))
+    about = {
+        "name": "a.b:scale",
+        "kind": "autotuned",
+        "file": "/src/a/b.py",
+        "line": 1,
+        "attribute": "a.b:scale",
+        "hops": 0,
+        "params": tuple("xyzuvw"),
+        "configs": 2,
+        "problem": None,
+        "launches": (launch,),
+    }
+    return TracedKernel(**{**about, **more})
+
+
+def rebuilt(*args, grid=None) -> tuple[tuple, tuple[int, ...]]:
+    """The arguments that a generated module launches with, and the grid for `B=2`."""
+    made = kernel(*args, grid=grid)
+    text = retrace.module(made, made.launches, "scale", Path("/src/traced"))
+    caught = {}
+
+    class Kernel:
+        def __getitem__(self, grid):
+            caught["grid"] = grid({"B": 2}) if callable(grid) else grid
+            return lambda *args: caught.setdefault("args", args)
+
+    code = text.replace("from a.b import scale\n", "").replace("kernel = scale\n", "")
+    names = {"kernel": Kernel(), "__file__": "/src/traced/traced_scale.py"}
+    before = list(sys.path)
+    exec(compile(code, "traced_scale.py", "exec"), names)  # noqa: S102
+    sys.path[:] = before
+    names["LAUNCHES"][1]()()
+    return caught["args"], caught["grid"]
+
+
+def test_tensors_are_as_they_were_by_shape_stride_dtype_and_alignment():
+    (x, y), grid = rebuilt(
+        tensor(2, 3, stride=[1, 4], dtype="float16"),
+        tensor(5, storage=1, dtype="float8_e5m2", align=3),
+        grid={"fixed": [4, 2]},
+    )
+
+    assert (x.shape, x.stride(), x.dtype) == ((2, 3), (1, 4), torch.float16)
+    assert (y.shape, y.dtype, y.data_ptr() % 16, grid) == ((5,), torch.float8_e5m2, 3, (4, 2))
+
+
+def test_views_of_one_storage_share_it_again_and_those_far_apart_do_not():
+    (x, y, z), _ = rebuilt(
+        tensor(4, 8, stride=[24, 1]),
+        tensor(4, 8, stride=[24, 1], offset=8),
+        tensor(3, offset=1 << 40),
+    )
+
+    assert y.data_ptr() - x.data_ptr() == 32
+    assert x.untyped_storage().data_ptr() == y.untyped_storage().data_ptr()
+    assert z.untyped_storage().nbytes() == 12
+
+
+def test_what_lies_behind_a_view_is_there_if_it_is_not_much_more():
+    (x, y), _ = rebuilt(tensor(4, room=10), tensor(4, storage=1, room=10_000))
+
+    assert (x.untyped_storage().nbytes(), y.untyped_storage().nbytes()) == (40, 16)
+
+
+def test_integers_are_what_was_seen_or_in_its_range_or_zero():
+    (x, y, z, u), _ = rebuilt(
+        tensor(3, dtype="int32", values=[0, 5, 9]),
+        tensor(500, dtype="int64", storage=1, range=[3, 4]),
+        tensor(3, dtype="int32", storage=2),
+        tensor(500, dtype="uint8", storage=3),
+    )
+
+    assert x.tolist() == [0, 5, 9]
+    assert set(y.tolist()) == {3, 4}
+    assert z.tolist() == [0, 0, 0]
+    assert int(u.max()) > 64
+
+
+def test_scalars_tuples_dtypes_and_descriptors_are_passed_as_they_were():
+    args, _ = rebuilt(
+        {"is": "tuple", "items": [{"is": "value", "value": 2}]},
+        {"is": "float", "text": "-inf"},
+        {"is": "dtype", "text": "torch.bfloat16"},
+        {"is": "dtype", "text": "tl.float16"},
+        {
+            "is": "descriptor",
+            "base": tensor(8, 16),
+            "shape": [8, 16],
+            "stride": [16, 1],
+            "block": [4, 8],
+        },
+        {"is": "value", "value": None},
+    )
+
+    assert args[:4] == ((2,), float("-inf"), torch.bfloat16, tl.float16)
+    assert (args[4].block_shape, args[4].base.shape, args[5]) == ([4, 8], (8, 16), None)
+
+
+def test_each_config_launches_on_its_own_grid():
+    table = [[{"B": 2, "C": 1}, [8]], [{"B": 4, "C": 1}, [4]], [{"B": 2, "C": 9}, [8]]]
+
+    assert rebuilt(tensor(1), grid={"table": table})[1] == (8,)
+
+
+def test_why_there_is_no_sweep_file_is_said():
+    strange = kernel({"is": "other", "text": "Config"})
+
+    assert tracedraft.why_not(strange) == "it passes a Config, which no file can hold"
+    assert tracedraft.why_not(kernel(attribute="")) == (
+        "no module holds it, so no other program can import it"
+    )
+    assert tracedraft.why_not(kernel(name="my-train:k", file="/src/my-train.py")) == (
+        "my-train.py is no name that can be imported"
+    )
+    assert tracedraft.why_not(kernel(grid={"table": []})) == "its grid could not be asked for"
+    assert tracedraft.why_not(kernel(kind="decorated", problem=(("causal", False),))) == (
+        "its own sweep file knows how: --shapes-from keys.jsonl"
+    )
+
+
+def test_two_kernels_of_one_name_have_files_of_their_own():
+    named = list(pipeline._named([kernel(), kernel(name="c:scale"), kernel(name="d:f.<locals>.g")]))
+
+    assert [short for _, short in named] == ["scale", "scale_2", "g"]
+
+
+def test_the_flush_is_not_put_off_for_longer_than_a_second(tracing, monkeypatch):
+    one = fill(test_adopt.configs(16))
+    ran(one)
+    now = time.monotonic() + 2
+    monkeypatch.setattr(recorder.time, "monotonic", lambda: now)
+
+    ran(one)
+
+    [launch] = tracelog.read(tracing.folder).kernels[0].launches
+    assert launch.count == 2
+
+
+def test_triton_is_as_it_was_after_a_route_has_ended():
+    before = vars(Autotuner).copy()
+    route = Route(lambda kind, own: functools.partialmethod(own))
+
+    route.begin()
+    changed = vars(Autotuner)["run"] is not before["run"]
+    route.end()
+
+    assert changed
+    assert vars(Autotuner).copy() == before
+    assert triton.__version__

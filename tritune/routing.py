@@ -1,0 +1,72 @@
+"""routing: a wrapper -> in place of `run` of Triton's autotuner, and of every class below it.
+
+Classes that are made later are wrapped too. Several routes may be open at once: each wraps what
+it finds, so the last to begin is asked first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from triton.runtime.autotuner import Autotuner
+
+Run = Callable[..., Any]
+
+_open: list[Route] = []
+_runs: dict[type, tuple[Run, Run]] = {}
+"""Class -> its own `run`, and what stands in its place."""
+
+
+class Route:
+    """What *wrap* makes of a class and its `run`, in place of it; *spared* ones keep their own."""
+
+    def __init__(self, wrap: Callable[[type, Run], Run], spared: tuple[type, ...] = ()) -> None:
+        self.wrap, self.spared = wrap, spared
+
+    def begin(self) -> None:
+        _open.append(self)
+        Autotuner.__init_subclass__ = classmethod(_subclassed)
+        _settle_all()
+
+    def end(self) -> None:
+        if self in _open:
+            _open.remove(self)
+            _settle_all()
+        if not _open and "__init_subclass__" in vars(Autotuner):
+            del Autotuner.__init_subclass__
+
+
+def _settle_all() -> None:
+    for kind in (Autotuner, *_below(Autotuner)):
+        _settle(kind)
+
+
+def _settle(kind: Any) -> None:
+    """Wrap the `run` of a class as the routes that are open say; with none it has its own."""
+    found = vars(kind).get("run")
+    if found is None:
+        return
+    own, routed = _runs.pop(kind, (found, found))
+    if found is not routed:  # somebody has replaced it since: then theirs is what is wrapped
+        own = found
+    run = own
+    for route in _open:
+        if not issubclass(kind, route.spared):
+            run = route.wrap(kind, run)
+    if run is not own:
+        _runs[kind] = own, run
+    if run is not found:
+        kind.run = run
+
+
+def _below(kind: type) -> Iterator[type]:
+    each: type
+    for each in kind.__subclasses__():
+        yield each
+        yield from _below(each)
+
+
+def _subclassed(kind: type, /, **named: Any) -> None:
+    super(Autotuner, kind).__init_subclass__(**named)
+    _settle(kind)

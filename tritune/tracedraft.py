@@ -1,0 +1,171 @@
+"""tracedraft: a TracedKernel -> the text of its sweep file and its problems, or why there is none.
+
+Pure.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tritune import misslog, retrace
+from tritune.misslog import DTYPES
+from tritune.tracelog import TracedKernel, TracedLaunch
+
+SMOKE = 200_000
+"""Of elements and programs together: what the interpreter does in a second or so."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Written:
+    """The two files of one kernel."""
+
+    sweep: str
+    problem: str
+    """Empty where the kernel has a problem function of its own."""
+
+
+def why_not(kernel: TracedKernel) -> str:
+    """Why no sweep file can be made of a kernel; empty where one can."""
+    if kernel.kind == "jit":
+        return "it has no autotuner: tritune init says what it lacks"
+    if kernel.kind == "decorated":
+        return "" if kernel.problem and _rows(kernel) else _ASK
+    if not kernel.attribute:
+        return "no module holds it, so no other program can import it"
+    if not all(part.isidentifier() for part in kernel.name.partition(":")[0].split(".")):
+        return f"{Path(kernel.file).name} is no name that can be imported"
+    whys = [why_not_launch(one) for one in kernel.launches]
+    return whys[0] if whys and all(whys) else ""
+
+
+_ASK = "its own sweep file knows how: --shapes-from keys.jsonl"
+
+
+def why_not_launch(launch: TracedLaunch) -> str:
+    """Why the launches under one key cannot be made again."""
+    if launch.why:
+        return launch.why
+    said = json.loads(launch.facts)
+    every = [*said["args"], *said["kwargs"].values()]
+    strange = [text for fact in every for text in _strange(fact)]
+    if strange:
+        return f"it passes a {strange[0]}, which no file can hold"
+    if not said["grid"].get("fixed") and not said["grid"].get("table"):
+        return "its grid could not be asked for"
+    return ""
+
+
+def _strange(fact: Mapping[str, Any]) -> Iterator[str]:
+    if fact["is"] == "tuple":
+        for item in fact["items"]:
+            yield from _strange(item)
+    elif fact["is"] == "other" or (fact["is"] == "function" and "__main__:" in fact["text"]):
+        yield fact["text"]
+
+
+def written(kernel: TracedKernel, short: str, target: str, folder: Path) -> Written:
+    """The files of a kernel that `why_not` says nothing of; they lie in *folder*."""
+    if kernel.kind == "decorated":
+        return Written(sweep=_own_sweep(kernel, target, folder), problem="")
+    kept = [one for one in kernel.launches if not why_not_launch(one)]
+    return Written(
+        sweep=_sweep(kernel, kept, short, target),
+        problem=retrace.module(kernel, kept, short, folder),
+    )
+
+
+def _sweep(kernel: TracedKernel, launches: Sequence[TracedLaunch], short: str, target: str) -> str:
+    numbers = ", ".join(str(number) for number, _ in enumerate(launches, 1))
+    return "\n".join(
+        [
+            f"# Launches of {kernel.name}, as `tritune trace` saw them; of {kernel.file}.",
+            *(f"#   {n}: {retrace.about(one)}" for n, one in enumerate(launches, 1)),
+            f"problem: traced_{short}.py:{short}_problem",
+            *_targets(target),
+            f"shapes: [{{launch: [{numbers}]}}]",
+            *_smoke(launches),
+            "",
+        ]
+    )
+
+
+def _smoke(launches: Sequence[TracedLaunch]) -> Iterator[str]:
+    """The smallest launch, if Triton's interpreter can run it in a moment."""
+    sizes = {number: _size(one) for number, one in enumerate(launches, 1)}
+    number = min(sizes, key=lambda one: sizes[one])
+    if sizes[number] <= SMOKE:
+        yield f"smoke: [{{launch: {number}}}]"
+
+
+def _size(launch: TracedLaunch) -> int:
+    """Elements of its tensors, and a thousand for each program of its largest grid."""
+    said = json.loads(launch.facts)
+    grids = [said["grid"].get("fixed"), *(sizes for _, sizes in said["grid"].get("table", ()))]
+    programs: int = max(math.prod(sizes) for sizes in grids if sizes)
+    passed = [*said["args"], *said["kwargs"].values()]
+    elements: int = sum(math.prod(fact.get("shape", ())) for fact in passed)
+    return 1000 * programs + elements
+
+
+def _targets(target: str) -> list[str]:
+    if target:
+        return [f"targets: [{target}]"]
+    return ["# targets: [H200]  # the GPUs it ships on; needed where a sweep has no GPU"]
+
+
+def _own_sweep(kernel: TracedKernel, target: str, folder: Path) -> str:
+    file, name = Path(kernel.file), kernel.name.partition(":")[2]
+    place = f"{Path(os.path.relpath(file, folder)).as_posix()}:{name}"
+    return "\n".join(
+        [
+            f"# What {kernel.name} was launched on, as `tritune trace` saw it.",
+            f"kernel: {place}",
+            *_targets(target),
+            "shapes:",
+            *(f"  - {json.dumps(row)}" for row in _rows(kernel)),
+            "",
+        ]
+    )
+
+
+def _rows(kernel: TracedKernel) -> list[dict[str, Any]]:
+    """A row for each key whose parts say every axis that the problem function needs."""
+    axes = [name for name, is_free in kernel.problem or () if not is_free]
+    rows = []
+    for launch in kernel.launches:
+        said = misslog.parts(launch.key)
+        types = list(dict.fromkeys(DTYPES[text] for text in said.values() if text in DTYPES))
+        row = {name: _value(said[name]) for name in axes if name in said}
+        if "dtype" in axes and len(types) == 1:
+            row["dtype"] = types[0]
+        if len(row) == len(axes) and row not in rows:
+            rows.append(row)
+    return rows
+
+
+def _value(text: str) -> Any:
+    words = {"True": True, "False": False, "none": None}
+    if text in words:
+        return words[text]
+    try:
+        return json.loads(text)
+    except ValueError:
+        return DTYPES.get(text, text)
+
+
+def keys(kernels: Sequence[TracedKernel]) -> str:
+    """What kernels with tritune's line were launched under, as `--shapes-from` reads it."""
+    lines = [
+        json.dumps({"kernel": kernel.name, "key": launch.key, "count": launch.count})
+        for kernel in kernels
+        if kernel.kind == "decorated"
+        for launch in kernel.launches
+        if launch.key
+    ]
+    return "".join(f"{line}\n" for line in lines)

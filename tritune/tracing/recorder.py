@@ -1,0 +1,206 @@
+"""tracing.recorder: the launches of this process -> lines of JSON in a file of its own.
+
+A key is written when it is first launched, before the launch, so that what crashes is there;
+counts are written once a second, as launches come by, and at the end. A process that is killed
+loses what it counted since. There is no thread: a program that forks must not be warned of one.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import triton
+
+from tritune import silicon
+from tritune.tracing.clock import Clock, is_capturing
+from tritune.tracing.traced import Launch, Traced
+
+logger = logging.getLogger("tritune")
+EVERY_S = 1.0
+"""Between two times that counts are written."""
+SPARSE = 4
+"""A fourth as many launches more as there were, then one is timed again,"""
+MOST = 256
+"""and never more than this later."""
+SLOT = "_tritune_traced"
+Call = tuple[tuple[Any, ...], dict[str, Any], Any]
+"""The arguments of a launch by position, by name, and its grid."""
+
+
+class Recorder:
+    """All that one process has launched."""
+
+    def __init__(
+        self, folder: str, *, every: bool = False, opened: Callable[[], None] = lambda: None
+    ) -> None:
+        self.folder, self.every, self.opened = Path(folder), every, opened
+        self.clock = Clock()
+        self._empty()
+
+    def _empty(self) -> None:
+        self.file: Path | None = None
+        self.lock = threading.Lock()
+        self.launches: list[Launch] = []
+        self.traced: list[Traced] = []
+        self.failed: set[str] = set()
+        self.written: dict[str, list[Any]] = {}
+        self.flushed = time.monotonic()
+
+    @staticmethod
+    def known(launched: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Launch | None:
+        """What an equal launch was counted by, if there was one."""
+        traced: Traced | None = vars(launched).get(SLOT)
+        return None if traced is None else traced.known(args, named)
+
+    def seen(
+        self, launched: Any, args: tuple[Any, ...], kwargs: dict[str, Any], grid: Any
+    ) -> Launch | None:
+        """What to count a launch by; None where it cannot be told."""
+        if getattr(launched, "_is_stock", False):
+            return None  # its own autotuner makes the launch
+        try:
+            traced = vars(launched).get(SLOT) or self._trace(launched)
+            if traced is None:
+                return None
+            launch, fact = traced.seen(args, kwargs)
+            if fact is not None:
+                self._note(traced, launch, (args, kwargs, grid))
+        except Exception as error:  # noqa: BLE001  # nothing of ours may stop a launch
+            self._fail(launched, error)
+            return None
+        return launch
+
+    def _trace(self, launched: Any) -> Traced | None:
+        traced: Traced = Traced(launched)
+        with self.lock:
+            vars(launched)[SLOT] = traced
+            self.traced.append(traced)
+            self._write(traced.described())
+        return traced
+
+    def _note(self, traced: Traced, launch: Launch, call: Call) -> None:
+        with self.lock:
+            if traced not in self.traced:  # of the process that this one is a fork of
+                self.traced.append(traced)
+                self._write(traced.described())
+            launch.fact["launch"] = len(self.launches)
+            self.launches.append(launch)
+            if launch.fact["key"] is not None:
+                _add_facts(traced, launch, call)
+            self._write(launch.fact)
+
+    def _fail(self, launched: Any, error: Exception) -> None:
+        name = getattr(getattr(launched, "base_fn", launched), "__name__", type(launched).__name__)
+        text = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+        if text not in self.failed and len(self.failed) < MOST:
+            self.failed.add(text)
+            self._write({"untraced": name, "why": text})
+
+    def sampled(self, launch: Launch, run: Callable[[], Any]) -> Any:
+        """Run a launch, timed, unless it is the first, which may tune."""
+        launch.due = launch.count + min(max(launch.count // SPARSE, 1), MOST)
+        try:
+            if launch.count == 1:
+                return run()
+            if is_capturing():
+                launch.captured = True
+                return run()
+            with self.clock.timing(launch.told):
+                return run()
+        finally:
+            if time.monotonic() - self.flushed >= EVERY_S:
+                self.flush()
+
+    def flush(self) -> None:
+        """Write the counts, and what has come to be known of times and contents."""
+        if not self.lock.acquire(blocking=False):
+            return  # another thread is at it
+        try:
+            self.flushed = time.monotonic()
+            if not self.launches:
+                return
+            self._read()
+            counts = {
+                str(at): [each.count, each.timed, round(each.us, 3), each.captured]
+                for at, each in enumerate(self.launches)
+            }
+            if counts != self.written:
+                self.written = counts
+                self._write({"counts": counts})
+        except Exception as error:  # noqa: BLE001  # as in `seen`
+            logger.debug("tritune trace: %s", error)
+        finally:
+            self.lock.release()
+
+    def _read(self) -> None:
+        """Take in what the GPU has come to; of one that has failed, nothing."""
+        try:
+            if not is_capturing():
+                self.clock.read()
+                self._arrived()
+        except RuntimeError as error:  # whatever torch makes of the program's own fault
+            logger.debug("tritune trace: %s", error)
+
+    def _arrived(self) -> None:
+        for launch in self.launches:
+            if launch.arriving is not None and launch.arriving.have_arrived():
+                launch.arriving = None
+                self._write(launch.fact)
+
+    def _write(self, line: dict[str, Any]) -> None:
+        text = json.dumps(line) + "\n"
+        try:
+            if self.file is None:
+                self.file = self.folder / f"{os.getpid()}-{time.time_ns():x}.jsonl"
+                text = json.dumps(_process()) + "\n" + text
+                self.opened()
+            with self.file.open("a", encoding="utf-8") as file:
+                file.write(text)
+        except OSError as error:
+            if "cannot write" not in self.failed:
+                self.failed.add("cannot write")
+                logger.warning("tritune trace: cannot write in %s: %s", self.folder, error)
+
+    def forget(self) -> None:
+        """Begin anew, in a fork: what the parent launched is the parent's to tell."""
+        for traced in self.traced:
+            traced.forget()
+        self.clock.clear()
+        self._empty()
+
+
+def _add_facts(traced: Traced, launch: Launch, call: Call) -> None:
+    if is_capturing():
+        launch.fact["why"] = "its first launch was captured in a CUDA graph"
+        return
+    try:
+        traced.facts(launch, *call)
+    except Exception as error:  # noqa: BLE001  # then it is counted, and no more is known
+        launch.fact["why"] = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+
+
+def _process() -> dict[str, Any]:
+    """Who writes this file."""
+    return {
+        "process": os.getpid(),
+        "rank": os.environ.get("RANK", ""),
+        "program": [sys.executable, *sys.argv][:64],
+        "triton": triton.__version__,
+        "device": _device(),
+    }
+
+
+def _device() -> str:
+    try:
+        device = silicon.identity(silicon.current())
+    except Exception:  # noqa: BLE001  # a driver that does not answer is no reason to stop
+        return ""
+    return "" if device is None else device.name

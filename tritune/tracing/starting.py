@@ -1,0 +1,26 @@
+"""tracing.starting: a folder -> launches of this process and its forks are written there.
+
+Costs neither triton nor torch: the import of Triton is waited for.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+from functools import partial
+
+from tritune import installing
+
+
+def start(folder: str) -> None:
+    """Trace every launch from the end of Triton's import on."""
+    installing.wait("trace", partial(_begin, folder))
+
+
+def _begin(folder: str) -> None:
+    from tritune.tracing import wrapping
+
+    wrapping.begin(folder, every=os.environ.get("TRITUNE_TRACE_ALL") == "1")
+    atexit.register(wrapping.flush)
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=wrapping.forget)

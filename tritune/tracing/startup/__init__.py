@@ -1,0 +1,1 @@
+"""startup: a folder for PYTHONPATH, with nothing in it but `sitecustomize`."""

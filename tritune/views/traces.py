@@ -1,0 +1,135 @@
+"""traces: what a program launched -> a table of its kernels and keys, or a JSON document."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Group
+
+from tritune.views import json_view
+from tritune.views.columns import Column
+from tritune.views.page import line, page, table
+from tritune.views.units import NONE, figures, format_count, format_percent, format_us, plural
+
+if TYPE_CHECKING:
+    from tritune.pipeline.tracing import Traced
+    from tritune.tracelog import Trace, TracedKernel, TracedLaunch
+
+LOCKFILE = "tritune.lock"
+SHOWN = 20
+"""Keys of one kernel; the JSON has all."""
+
+
+def report(traced: Traced) -> Group:
+    """Kernels with their keys, most time first, and what was written."""
+    kernels = traced.trace.kernels
+    blocks = [part for kernel in kernels for part in _kernel(kernel, _total(traced.trace))]
+    return page(line(_summary(traced.trace)), *blocks, *map(line, _after(traced)))
+
+
+def report_json(traced: Traced) -> str:
+    """The whole of it, as one document."""
+    trace = traced.trace
+    return json_view.document(
+        exit_code=traced.exit_code,
+        processes=json_view.plain(trace.processes),
+        kernels=[_kernel_dict(traced, kernel) for kernel in trace.kernels],
+        untraced=[{"kernel": name, "why": why} for name, why in trace.untraced],
+        cut=list(trace.cut),
+        keys=None if traced.keys is None else str(traced.keys),
+    )
+
+
+def _kernel_dict(traced: Traced, kernel: TracedKernel) -> dict[str, Any]:
+    sweeps, why = dict(traced.sweeps), dict(traced.without)
+    facts = [json.loads(each.facts) for each in kernel.launches]
+    plain: dict[str, Any] = json_view.plain(kernel)
+    plain["launches"] = [
+        {**json_view.plain(each), "facts": fact}
+        for each, fact in zip(kernel.launches, facts, strict=True)
+    ]
+    sweep = sweeps.get(kernel.name)
+    return {
+        **plain,
+        "count": kernel.count,
+        "total_us": kernel.total_us,
+        "sweep": None if sweep is None else str(sweep),
+        "why_no_sweep": why.get(kernel.name, ""),
+    }
+
+
+def _total(trace: Trace) -> float:
+    return sum(kernel.total_us or 0.0 for kernel in trace.kernels)
+
+
+def _summary(trace: Trace) -> str:
+    if not trace.processes:
+        return "no process launched a tunable kernel"
+    launches = sum(kernel.count for kernel in trace.kernels)
+    time = f", {figures(_total(trace) / 1e3)} ms on the GPU" if _total(trace) else ""
+    return (
+        f"{plural(len(trace.processes), 'process', 'processes')} launched "
+        f"{plural(len(trace.kernels), 'kernel')} {plural(launches, 'time')}{time}"
+    )
+
+
+def _kernel(kernel: TracedKernel, total_us: float) -> Iterator[Any]:
+    shown = kernel.launches[:SHOWN]
+    yield line("")
+    yield line(f"{kernel.name}  {_what(kernel)}", "bold")
+    share = [
+        None if one.total_us is None or not total_us else one.total_us / total_us for one in shown
+    ]
+    yield table(
+        [Column(heading="key", cells=tuple(one.key or "other keys" for one in shown))],
+        [
+            Column(heading="launches", cells=tuple(format_count(one.count) for one in shown)),
+            Column(heading="µs each", cells=tuple(format_us(_mean(one)) for one in shown)),
+            Column(heading="ms", cells=tuple(_ms(one) for one in shown)),
+            Column(heading="of all", cells=tuple(map(format_percent, share))),
+        ],
+    )
+    if len(kernel.launches) > SHOWN:
+        yield line(f"and {plural(len(kernel.launches) - SHOWN, 'key')} more")
+
+
+def _what(kernel: TracedKernel) -> str:
+    kinds = {"autotuned": "autotuned", "decorated": "with tritune's line", "jit": "not tunable"}
+    configs = "" if kernel.kind == "jit" else f", {plural(kernel.configs, 'config')}"
+    return f"{kinds[kernel.kind]}{configs}"
+
+
+def _mean(one: TracedLaunch) -> float | None:
+    return None if one.total_us is None else one.total_us / one.count
+
+
+def _ms(one: TracedLaunch) -> str:
+    return NONE if one.total_us is None else figures(one.total_us / 1e3)
+
+
+def _after(traced: Traced) -> Iterator[str]:
+    """What a reader should know, and do next."""
+    if traced.trace.processes:
+        yield ""
+    yield from _known(traced.trace)
+    for name, why in traced.without:
+        yield f"no sweep file for {name}: {why}"
+    for path in traced.kept:
+        yield f"kept {path}, which was there: --force replaces it"
+    if traced.sweeps:
+        yield f"next: tritune sweep {' '.join(str(path) for _, path in traced.sweeps)}"
+        yield f"then: TRITUNE_LOCKFILE={traced.folder / LOCKFILE} where it runs"
+
+
+def _known(trace: Trace) -> Iterator[str]:
+    """What the figures leave out."""
+    if trace.kernels and not any(one.total_us for one in trace.kernels):
+        yield "no times: nothing ran on a GPU, or too little to time some of it"
+    if any(each.captured for one in trace.kernels for each in one.launches):
+        yield "launches in a CUDA graph count once; its replays cannot be seen"
+    for name, why in trace.untraced:
+        yield f"not traced: {name}: {why}"
+    if trace.cut:
+        yield f"left out, as they are no whole lines: {', '.join(trace.cut[:5])}"
