@@ -662,8 +662,8 @@ def test_who_only_asks_where_triton_is_does_not_undo_what_was_installed(tmp_path
         f"tritune.install({str(path)!r})\n"
         "assert importlib.util.find_spec('triton') is not None\n"
         "import triton\n"
-        "from tritune import adopt\n"
-        "print(len(adopt._runs) > 0)\n"
+        "from tritune import routing\n"
+        "print(bool(routing._runs))\n"
     )
 
     done = subprocess.run(

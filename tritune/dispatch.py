@@ -162,8 +162,7 @@ class Kernel(Autotuner):  # type: ignore[misc]
             return switches.interceptor(self, args, kwargs, grid)
         if self._is_stock and not self._passed(args, kwargs):
             return self.tuning.stock.run(*args, grid=grid, warmup=warmup, **kwargs)
-        served = self._decide(args, kwargs)
-        if served is None:
+        if (served := self._decide(args, kwargs)) is None:
             return self._as_without(call, grid, warmup)
         return self._launch(served, call, grid, warmup)
 
@@ -237,9 +236,8 @@ class Kernel(Autotuner):  # type: ignore[misc]
         """A whole config of this kernel, or a KernelError."""
         contracts.check_whole(self.contract, config, where)
         if why := self.tuning.refusal(Config.of(config)):
-            function = self.contract.function
-            what = f"a config does not suit `{function.short}`: {why}"
-            raise KernelError(what, where=where or function.where)
+            what = f"a config does not suit `{self.contract.function.short}`: {why}"
+            raise KernelError(what, where=where or self.contract.function.where)
 
     def _answer(self, bound: Mapping[str, Any]) -> Served:
         forced = self.forced_config  # read once: an override may end in another thread
