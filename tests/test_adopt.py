@@ -599,6 +599,16 @@ def test_a_config_with_what_no_lockfile_can_hold_is_told(sweeping):
         sweeping(kernel)
 
 
+def test_a_kernel_below_a_folder_without_an_init_file_has_the_whole_name_of_its_module():
+    kernel = fill()
+    *_, plain = contract.layers(kernel)
+    plain.__module__ = f"vendor.parts.{HERE}"
+
+    name = adopt.name_of(kernel, contract.describe(kernel))
+
+    assert name == f"vendor.parts.{HERE}:fill.<locals>.filled"
+
+
 # --- installing ---------------------------------------------------------------------------
 
 
