@@ -22,7 +22,7 @@ def gla_problem(B, T, H, D, dtype):
 
     def reference():
         a, b, c, d = (t.detach().double().requires_grad_() for t in inputs)
-        state = torch.zeros(B, H, D, D, dtype=torch.float64)
+        state = b.new_zeros(B, H, D, D)
         rows = []
         for t in range(T):
             state = state * d[:, t, :, :, None].exp() + b[:, t, :, :, None] * c[:, t, :, None]
@@ -46,7 +46,7 @@ def delta_problem(B, T, H, D, dtype):
     def reference():
         a, b = (torch.nn.functional.normalize(t.double(), dim=-1) for t in (q, k))
         c, decay, rate = v.double(), g.double().exp(), beta.double()
-        state = torch.zeros(B, H, D, D, dtype=torch.float64)
+        state = b.new_zeros(B, H, D, D)
         rows = []
         for t in range(T):
             state = state * decay[:, t, :, None, None]
