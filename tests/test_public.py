@@ -1,0 +1,75 @@
+"""The contract on ops of public packages, their sources as they are in the wheels.
+
+Each is intercepted as it is called, on fake tensors or, where it reads what is in them, on real
+ones; of every config of every kernel it is known for an H200 whether it fits.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from public import OTHERS, binaries, compiled, counts, needs
+
+pytestmark = pytest.mark.others
+
+PRUNED, LARGE = "its own prune function leaves it out", "too much shared memory"
+OPS = {
+    "conv": (
+        "fla",
+        "D == 1024",
+        {"fla.modules.causal_conv1d.ops:causal_conv1d_update_kernel": (24, 24, {}, 24)},
+    ),
+    "norm": ("fla", "T == 4096", {"fla.modules.norm.l2norm:l2norm_fwd_kernel": (25, 25, {}, 25)}),
+    "int8": (
+        "torchao",
+        "M == 512",
+        {
+            "torchao.prototype.quantized_training.int8_mm:_scaled_int8_mm_kernel": (25, 25, {}, 25),
+        },
+    ),
+    "split_k": (
+        "gemlite",
+        "M == 1",
+        {
+            # Its 22 are templates: all that run are made of them, some to be too large.
+            "gemlite.triton_kernels.gemm_splitK_kernels:gemm_splitK_INT_kernel": (
+                (38, 10, {PRUNED: 22, LARGE: 6}, 10)
+            ),
+        },
+    ),
+    "cce": (
+        "cut_cross_entropy",
+        "V == 8192",
+        {
+            "cut_cross_entropy.cce_lse_forward:_cce_lse_forward_kernel": (
+                (103, 48, {PRUNED: 55}, 48)
+            ),
+        },
+    ),
+    "nms": (
+        "conch",
+        "N == 256",
+        {
+            "conch.kernels.vision.nms:_create_iou_mask_kernel": (5, 5, {}, 5),
+            "conch.kernels.vision.nms:_nms_suppression_kernel": (7, 7, {}, 7),
+        },
+    ),
+}
+"""Sweep file -> its package, one of its problems, and of each kernel what of its configs fits.
+
+That is how many there are, how many fit, why the others do not, and how many binaries they are.
+"""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=needs(package)) for name, (package, _, _) in OPS.items()]
+)
+def test_every_config_of_every_kernel_of_an_op_is_known_to_fit_or_not(name, tmp_path):
+    _, only, expected = OPS[name]
+
+    reports = compiled(OTHERS / f"{name}.yaml", tmp_path, "--only", only)
+
+    assert {kernel: (*counts(one), binaries(one)) for kernel, one in reports.items()} == expected
+    for one in reports.values():
+        assert all(built["registers"] > 0 for built in one["built"])
+        assert all(built["shared_bytes"] <= 232448 for built in one["built"])
