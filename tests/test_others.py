@@ -16,7 +16,7 @@ import triton
 from others import PACKAGE, project
 from tritune import lock
 from tritune.device import bench as benches
-from tritune.device import sampling, study, targets
+from tritune.device import fakes, sampling, study, targets
 from tritune.device.bench import Bench
 from tritune.load import load
 from tritune.model import Candidate, Config, Evidence, Lock, Problem, Verified, Winner
@@ -299,6 +299,16 @@ def test_configs_that_a_prune_function_makes_for_one_problem_are_left_out_on_the
         (3000, 512),
     ]
     assert {one["reason"] for one in report["rejected"]} == {"its own prune function leaves it out"}
+
+
+def test_what_an_op_reads_back_of_a_kernel_that_no_gpu_has_run_is_the_same_every_time():
+    with fakes.world(H200, values=True):
+        counted = torch.empty(3, dtype=torch.int32, device="cuda")
+        like = torch.empty_like(counted)
+        new = counted.new_empty(2)
+
+    # Neither 1 nor a multiple of 16, which a launch would be compiled for.
+    assert [one.tolist() for one in (counted, like, new)] == [[7, 7, 7], [7, 7, 7], [7, 7]]
 
 
 def opened(site: str, kernel: str, problem: str) -> Bench:

@@ -46,6 +46,30 @@ OPS = {
             ),
         },
     ),
+    "mixed": (
+        "torchao",
+        "M == 16",
+        {
+            # Heuristics set two tunables anew, so that most configs are one with another.
+            "torchao.prototype.hqq.kernels:mixed_mm_kernel_max_autotune": (418, 418, {}, 98),
+        },
+    ),
+    "delta": (
+        "fla",
+        "D == 64",
+        {
+            "fla.modules.norm.l2norm:l2norm_fwd_kernel": (25, 25, {}, 25),
+            "fla.ops.common.chunk_delta_h:chunk_gated_delta_rule_fwd_kernel_h_blockdim64": (
+                (12, 12, {}, 12)
+            ),
+            "fla.ops.common.chunk_o:chunk_fwd_kernel_o": (3, 3, {}, 3),
+            "fla.ops.gated_delta_rule.chunk_fwd:chunk_gated_delta_rule_fwd_kkt_solve_kernel": (
+                (6, 6, {}, 6)
+            ),
+            "fla.ops.gated_delta_rule.wy_fast:recompute_w_u_fwd_kernel": (9, 9, {}, 3),
+            "fla.ops.utils.cumsum:chunk_local_cumsum_scalar_kernel": (4, 4, {}, 4),
+        },
+    ),
     "nms": (
         "conch",
         "N == 256",
