@@ -70,6 +70,22 @@ OPS = {
             "fla.ops.utils.cumsum:chunk_local_cumsum_scalar_kernel": (4, 4, {}, 4),
         },
     ),
+    "gla": (
+        "fla",
+        "D == 64",
+        {
+            "fla.ops.common.chunk_h:chunk_bwd_kernel_dh": ((48, 48, {}, 48)),
+            "fla.ops.common.chunk_h:chunk_fwd_kernel_h": ((96, 96, {}, 96)),
+            "fla.ops.gla.chunk:chunk_gla_bwd_kernel_dA": ((12, 12, {}, 4)),
+            "fla.ops.gla.chunk:chunk_gla_bwd_kernel_dv": ((36, 9, {PRUNED: 27}, 9)),
+            "fla.ops.gla.chunk:chunk_gla_bwd_kernel_inter": ((36, 9, {PRUNED: 27}, 3)),
+            "fla.ops.gla.chunk:chunk_gla_bwd_kernel_intra": ((12, 12, {}, 12)),
+            "fla.ops.gla.chunk:chunk_gla_fwd_A_kernel_intra_sub_inter": ((24, 24, {}, 16)),
+            "fla.ops.gla.chunk:chunk_gla_fwd_A_kernel_intra_sub_intra": ((8, 8, {}, 4)),
+            "fla.ops.gla.chunk:chunk_gla_fwd_kernel_o": ((36, 36, {}, 12)),
+            "fla.ops.utils.cumsum:chunk_local_cumsum_vector_kernel": ((6, 6, {}, 6)),
+        },
+    ),
     "nms": (
         "conch",
         "N == 256",
