@@ -86,6 +86,30 @@ OPS = {
             "fla.ops.utils.cumsum:chunk_local_cumsum_vector_kernel": ((6, 6, {}, 6)),
         },
     ),
+    "moe": (
+        "liger_kernel",
+        "I == 512",
+        {
+            "liger_kernel.ops.fused_moe_kernels:_fused_down_proj_kernel": (32, 32, {}, 32),
+            "liger_kernel.ops.fused_moe_kernels:_fused_up_proj_swiglu_kernel": (32, 32, {}, 32),
+            "liger_kernel.ops.fused_moe_kernels:_moe_bwd_dW1_kernel": (16, 16, {}, 16),
+            "liger_kernel.ops.fused_moe_kernels:_moe_bwd_dW2_kernel": (16, 16, {}, 16),
+            "liger_kernel.ops.fused_moe_kernels:_moe_bwd_dX_expanded_kernel": (
+                32,
+                30,
+                {LARGE: 2},
+                30,
+            ),
+            "liger_kernel.ops.fused_moe_kernels:_moe_bwd_down_proj_kernel": (32, 32, {}, 32),
+            # Under two keys: with the weights, and without.
+            "liger_kernel.ops.fused_moe_kernels:_token_gather_weighted_sum_kernel": (
+                80,
+                80,
+                {},
+                80,
+            ),
+        },
+    ),
     "nms": (
         "conch",
         "N == 256",
