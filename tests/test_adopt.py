@@ -533,7 +533,7 @@ def test_a_prune_function_gets_a_copy_and_the_callers_split_of_arguments(sweepin
     assert [live.kwargs["B"] for live in kernel.configs] == [16, 32, 64]
 
 
-def made_by_prune():
+def made_by_prune(*, default=True):
     """A kernel whose prune function makes configs, with a name and a hook that no other has."""
 
     def prune(listed, named, **kwargs):
@@ -545,9 +545,13 @@ def made_by_prune():
     def makes(x, y, n, B: tl.constexpr, DEPTH: tl.constexpr = 1):
         tl.atomic_add(y, B * DEPTH)
 
+    @triton.jit
+    def needs(x, y, n, B: tl.constexpr, DEPTH: tl.constexpr):
+        tl.atomic_add(y, B * DEPTH)
+
     return triton.autotune(
         configs(16), key=["n"], do_bench=timed, prune_configs_by={"early_config_prune": prune}
-    )(makes)
+    )(makes if default else needs)
 
 
 MADE = f"{HERE}:made_by_prune.<locals>.makes"
@@ -563,6 +567,16 @@ def test_configs_that_a_prune_function_makes_are_tried_with_their_hooks(sweeping
     assert behind.hook_of(made) is zeroed
     assert not behind.admits(made, (), {**named, "n": 2})
     assert not behind.admits(config(64, DEPTH=None), (), {**named, "n": 2})
+
+
+def test_what_a_prune_function_brings_up_is_known_before_a_locked_config_is_asked_for(
+    sweeping, caplog
+):
+    behind = sweeping(made_by_prune(default=False))
+    named = {"x": torch.zeros(8), "y": torch.zeros(1, dtype=torch.int32), "n": 8}
+
+    assert behind.choices((), named) == [config(128, warps=8, DEPTH=2)]
+    assert "lacks `DEPTH`" not in caplog.text
 
 
 def test_a_config_that_a_prune_function_makes_is_served_with_its_hook(tmp_path, benchmarks):
@@ -609,6 +623,16 @@ def test_a_config_with_what_no_lockfile_can_hold_is_told(sweeping):
 
     with pytest.raises(KernelError, match="which no lockfile can hold"):
         sweeping(kernel)
+
+
+def test_a_kernel_below_a_folder_without_an_init_file_has_the_whole_name_of_its_module():
+    kernel = fill()
+    *_, plain = contract.layers(kernel)
+    plain.__module__ = f"vendor.parts.{HERE}"
+
+    name = adopt.name_of(kernel, contract.describe(kernel))
+
+    assert name == f"vendor.parts.{HERE}:fill.<locals>.filled"
 
 
 # --- installing ---------------------------------------------------------------------------

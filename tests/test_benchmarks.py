@@ -10,11 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from others import project
+
 ROOT = Path(__file__).resolve().parent.parent
 BENCHMARKS = ROOT / "tests" / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))
 
 import bench_dispatch  # noqa: E402  # of the folder above
+import bench_others  # noqa: E402
 import timing  # noqa: E402
 
 STAND_IN = """\
@@ -258,3 +261,108 @@ for name, op in contenders.OPS.items():
         "layer_norm_forward 3 3 True",
         "layer_norm_backward 3 3 True",
     ]
+
+
+OTHERS_STEPS = """\
+import json, sys
+from pathlib import Path
+from tritune import lock, runtime
+from tritune.model import Config, Evidence, Lock, Problem, Winner
+
+file = Path("mine/sweep.yaml").absolute()
+evidence = Evidence(us=1.0, default_us=2.0, margin=0.1, noise=0.0, bits="", ir="", triton="",
+                    source="0" * 12)
+winners = [
+    Winner(kernel=f"theirs:{kernel}", key=key, problem=Problem.of({}), evidence=evidence,
+           config=Config.of(dict(BLOCK=256, num_warps=4, num_stages=3)))
+    for kernel, key in {
+        "scale_forward": "N=256 X=f32 Y=f32 alpha=f32",
+        "scale_backward": "N=256 WIDE=False DY=f32 X=f32 DX=f32 DA=f32 alpha=f32",
+    }.items() if kernel in sys.argv
+]
+lock.write(file.parent / "tritune.lock",
+           lock.merge_winners(Lock(), runtime.identify(0), winners))
+
+class Watch:
+    device = "cpu"
+    def host_us(self, run): return 1.0
+    def sample(self, run, ahead_us):
+        run()
+        return run
+    def read(self, samples):
+        each = len(samples) // 2
+        return [30.0] * each + [20.0] * each
+
+import bench_others
+for step in sys.argv[1].split(","):
+    found = bench_others.own(file, 0, Watch()) if step == "own" else bench_others.served(file, 0)
+    print(step, json.dumps(found))
+"""
+
+
+def others_steps(folder: Path, steps: str, *locked: str) -> dict[str, dict]:
+    """What the steps of `bench_others` found on a project whose kernels *locked* are served."""
+    project(folder, "problem: problems.py:scale_problem\nshapes: [{M: 3, N: 256}]\n")
+    code = f"import sys; sys.argv[1:] = {[steps, *locked]!r}\n{OTHERS_STEPS}"
+    path = os.pathsep.join(map(str, (ROOT, BENCHMARKS, folder / "site")))
+    lines = interpreted(code, folder, PYTHONPATH=path)
+    return {name: json.loads(found) for name, _, found in (one.partition(" ") for one in lines)}
+
+
+KERNELS_OF_SCALE = ("scale_forward", "scale_backward")
+
+
+def test_each_launch_of_an_op_is_timed_with_its_own_pick_and_with_ours(tmp_path):
+    own = others_steps(tmp_path, "own", *KERNELS_OF_SCALE)["own"]
+
+    assert "unpaired" not in own
+    assert own["kernels"] == {
+        "theirs:scale_forward": {"own": 30.0, "tuned": 20.0, "launches": 1, "same": 0},
+        "theirs:scale_backward": {"own": 30.0, "tuned": 20.0, "launches": 1, "same": 0},
+    }
+    assert max(own["errors"]) < 1e-6
+
+
+def test_an_op_that_is_served_benchmarks_nothing_and_is_right(tmp_path):
+    served = others_steps(tmp_path, "served", *KERNELS_OF_SCALE)["served"]
+
+    assert len(served["errors"]) == 3
+    assert max(served["errors"]) < 1e-6
+    assert {kernel: kinds["exact"] for kernel, kinds in served["served"].items()} == {
+        "theirs:scale_forward": 1,
+        "theirs:scale_backward": 1,
+    }
+
+
+def test_an_op_of_which_a_kernel_is_not_locked_is_not_said_to_be_served(tmp_path):
+    with pytest.raises(AssertionError, match="production benchmarked something"):
+        others_steps(tmp_path, "served", "scale_forward")
+
+
+def test_a_step_that_fails_is_told_and_the_others_are_done(tmp_path, monkeypatch, capsys):
+    def step(name, file, index):
+        if (name, index) == ("served", 0):
+            raise RuntimeError("out of memory")
+        found = {"seconds": 2.5, "errors": [1e-3]}
+        pair = {"own": 30.0, "tuned": 20.0, "launches": 1, "same": 0}
+        return {**found, "kernels": {"a.b:k": pair}} if name == "own" else found
+
+    counts = {"nominal": 9, "problems": 2, "effective": 7, "rejected": {"too much": 2}}
+    monkeypatch.setattr(bench_others, "step", step)
+    monkeypatch.setattr(bench_others, "swept", lambda file: {"kernels": {"a.b:k": counts}})
+    monkeypatch.setattr(bench_others.importlib.util, "find_spec", lambda name: name)
+    arguments = ["--only", "norm", "--folder", str(tmp_path), "--json", str(tmp_path / "out")]
+
+    code = bench_others.main(arguments)
+
+    said = capsys.readouterr().out.splitlines()
+    assert code == 1
+    assert said[-5:] == [
+        "== norm",
+        "T=4096 D=128 dtype=bfloat16: first call own 2.50 s, served failed; error nan, NOT RIGHT",
+        "T=131072 D=128 dtype=bfloat16: first call own 2.50 s, served 2.50 s; error 1.0e-03, right",
+        "kernel" + " " * 47 + "nominal   ran  rejected  own/tuned us (ratio) a problem",
+        "k" + " " * 58 + "9     7         2  30.0/20.0 (1.500) · 30.0/20.0 (1.500)",
+    ]
+    [row] = json.loads((tmp_path / "out").read_text())
+    assert row["failed"] == {"served T=4096 D=128 dtype=bfloat16": "out of memory"}

@@ -16,7 +16,7 @@ import triton
 from others import PACKAGE, project
 from tritune import lock
 from tritune.device import bench as benches
-from tritune.device import sampling, study, targets
+from tritune.device import fakes, sampling, study, targets
 from tritune.device.bench import Bench
 from tritune.load import load
 from tritune.model import Candidate, Config, Evidence, Lock, Problem, Verified, Winner
@@ -269,6 +269,46 @@ def test_a_list_of_configs_that_depends_on_the_gpu_is_that_of_the_target(jobs):
     [job] = jobs(TOTAL, **{"(64, 128)]": f"((64, 128, 256) if {asked} else (64,))]"})
 
     assert [config["B"] for config in job.info.configs] == [64, 128, 256]
+
+
+def test_configs_that_a_prune_function_makes_for_one_problem_are_left_out_on_the_others(tmp_path):
+    listed = 'pre_hook=zero) for b in (64, 128)], key=["n"]'
+    makes = """def makes(listed, named, **_):
+    block = 256 if named["n"] < 2000 else 512
+    return [triton.Config({"B": block}, pre_hook=lambda named: zero(named))]
+
+
+@triton.autotune("""
+    at = project(
+        tmp_path,
+        TOTAL.replace("n: 1000", "n: [1000, 3000]"),
+        **{
+            '\n\n@triton.autotune(\n    [triton.Config({"B": b}, num_warps=4, pre': (
+                f'\n\n{makes}\n    [triton.Config({{"B": b}}, num_warps=4, pre'
+            ),
+            listed: f"{listed}, prune_configs_by={{'early_config_prune': makes}}",
+        },
+    )
+
+    said = tritune("compile", at, "--json")
+
+    assert said.returncode == 0, said.stderr
+    [report] = json.loads(said.stdout)["reports"]
+    assert [(one["problem"]["n"], one["config"]["B"]) for one in report["built"]] == [
+        (1000, 256),
+        (3000, 512),
+    ]
+    assert {one["reason"] for one in report["rejected"]} == {"its own prune function leaves it out"}
+
+
+def test_what_an_op_reads_back_of_a_kernel_that_no_gpu_has_run_is_the_same_every_time():
+    with fakes.world(H200, values=True):
+        counted = torch.empty(3, dtype=torch.int32, device="cuda")
+        like = torch.empty_like(counted)
+        new = counted.new_empty(2)
+
+    # Neither 1 nor a multiple of 16, which a launch would be compiled for.
+    assert [one.tolist() for one in (counted, like, new)] == [[7, 7, 7], [7, 7, 7], [7, 7]]
 
 
 def opened(site: str, kernel: str, problem: str) -> Bench:

@@ -115,6 +115,8 @@ def name_of(tuner: Any, function: contracts.Function) -> str:
     *_, plain = contracts.layers(tuner)
     module = sys.modules.get(getattr(plain, "__module__", ""))
     place, _, qualname = function.name.rpartition(":")
+    if plain.__module__.endswith(f".{place}"):  # below a folder without `__init__.py`
+        place = plain.__module__
     names = {} if module is None else vars(module)
     held = [name for name, thing in list(names.items()) if _is_around(thing, tuner)]
     return f"{place}:{qualname if qualname in held or not held else held[0]}"

@@ -98,10 +98,11 @@ class Adopted(Kernel):
 
     def choices(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[dict[str, Value]]:
         """What is locked; else what its author would try, in that order."""
+        admitted = self.admitted(args, kwargs)  # which may bring up what its key has to be told of
         served = self._served(args, kwargs)
         if served is not None and served.kind != "default":
             return [dict(served.config)]
-        return self.admitted(args, kwargs)
+        return admitted
 
     def admitted(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[dict[str, Value]]:
         """Those of its own configs that its author's prune function leaves for a launch.

@@ -55,6 +55,10 @@ class ConflictError(KernelError):
     """The op itself passes a meta-parameter that the sweep tunes."""
 
 
+class UnmadeError(Exception):
+    """The prune function that makes a kernel's configs makes another list for this launch."""
+
+
 def capture(
     kernel: Any, run: Callable[[], Any], config: Config, *, launch: bool = True, key: str = ""
 ) -> tuple[Any, list[Captured]]:
@@ -64,6 +68,7 @@ def capture(
 
     Raises:
         ConflictError: a launch passes another value for a tunable than the one under trial.
+        UnmadeError: the config is made for other arguments only, so nothing knows its hook.
     """
     forced = config.as_dict()
     captured: list[Captured] = []
@@ -124,6 +129,8 @@ def _launched(one: Captured, *, launch: bool, is_last: bool) -> bool:
 
     if isinstance(one.kernel, Adopted):
         one.kernel.admitted(one.args, one.given)  # which may be what makes the config
+        if one.kernel.tuning.no_hook(one.config):
+            raise UnmadeError
         one.kernel.mark(one.config)
     if not all(one.grid_sizes()):
         return True

@@ -14,7 +14,7 @@ from typing import Any
 from tritune import runtime
 from tritune.device import fakes
 from tritune.errors import KernelError, TrituneError
-from tritune.intercept import Captured, capture, is_admitted
+from tritune.intercept import Captured, UnmadeError, capture, is_admitted
 from tritune.load import Loaded
 from tritune.model import (
     KEY,
@@ -107,7 +107,7 @@ def _facts(
                 raise
             except fakes.reads_values():
                 raise
-            except PrunedError:
+            except (PrunedError, UnmadeError):
                 pruned = Rejected(candidate=candidate, reason=Reason.PRUNED, detail=PRUNED)
                 found.append(pruned)
             except Exception as error:  # noqa: BLE001  # the boundary: an op may raise anything

@@ -11,6 +11,9 @@ from unittest import mock
 from tritune.device import light
 from tritune.model import Target
 
+COUNTED = 7
+"""What memory that no kernel has written holds, where an op reads values."""
+
 
 @contextlib.contextmanager
 def world(target: Target, *, values: bool = False) -> Iterator[None]:
@@ -37,7 +40,7 @@ def world(target: Target, *, values: bool = False) -> Iterator[None]:
             mode = FakeTensorMode(allow_non_fake_inputs=True)
             mode.cache_enabled = False  # for a few operations it costs more than it saves
             stack.enter_context(mode)
-        stack.enter_context(_on_cpu())
+        stack.enter_context(_on_cpu(written=values))
         yield
 
 
@@ -82,7 +85,12 @@ def _cuda_answers(target: Target) -> dict[str, Any]:
     }
 
 
-def _on_cpu() -> Any:
+def _on_cpu(*, written: bool = False) -> Any:
+    """A mode for the CPU; where *written*, what a kernel would have to fill is not left random.
+
+    An op may read back how much a kernel counted, and no kernel runs here. One or a multiple of
+    16 would be compiled in as such, zero would launch nothing.
+    """
     import torch
     from torch.overrides import TorchFunctionMode
 
@@ -90,6 +98,8 @@ def _on_cpu() -> Any:
         if isinstance(value, torch.device) and value.type == "cuda":
             return torch.device("cpu")
         return "cpu" if isinstance(value, str) and value.split(":")[0] == "cuda" else value
+
+    unwritten = (torch.empty, torch.empty_like, torch.Tensor.new_empty, torch.empty_strided)
 
     class OnCpu(TorchFunctionMode):  # type: ignore[misc]
         """Turns `cuda` into `cpu`, and says of every tensor that it is on a GPU."""
@@ -102,7 +112,8 @@ def _on_cpu() -> Any:
             if func is torch.Tensor.cuda:
                 return args[0]
             named = {name: cpu(value) for name, value in (kwargs or {}).items()}
-            return func(*(cpu(arg) for arg in args), **named)
+            made = func(*(cpu(arg) for arg in args), **named)
+            return made.fill_(COUNTED) if written and func in unwritten else made
 
     return OnCpu()
 

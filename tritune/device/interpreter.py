@@ -26,6 +26,8 @@ def check(loaded: Loaded, candidate: Candidate) -> Verified | Rejected:
         return _check(loaded, candidate)
     except TrituneError:
         raise
+    except intercept.UnmadeError:
+        return Rejected(candidate=candidate, reason=Reason.PRUNED, detail=launches.PRUNED)
     except Exception as error:  # noqa: BLE001  # the boundary: an interpreted kernel raises anything
         return Rejected(candidate=candidate, reason=Reason.LAUNCH, detail=brief(error))
 
