@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tritune.device import cuda
+
+# A machine that does other work beside is slow, and that is no fault of a property.
+settings.register_profile("tritune", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("tritune")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -389,6 +389,7 @@ def _world(monkeypatch):
     monkeypatch.setattr(silicon, "_no_driver", set())
     monkeypatch.setattr(driver, "_active", FakeDriver())
     test_adopt.timed.calls = 0
+    installing.uninstall()  # another test of this process may have left something routed
     before = vars(Autotuner)["run"]
     yield
     installing.uninstall()
