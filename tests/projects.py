@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from tritune import lock, spec
 from tritune.device import locked, targets
-from tritune.model import DeviceIdentity, Entry, Evidence, Lock, LockedKey
+from tritune.journal import Journal
+from tritune.model import (
+    Candidate,
+    Compiled,
+    Config,
+    DeviceIdentity,
+    Entry,
+    Evidence,
+    Lock,
+    LockedKey,
+    Measured,
+)
 from tritune.pipeline.looking import described, desks
 from tritune.pipeline.searched import Searched
 from tritune.workers import Done
@@ -22,6 +35,24 @@ H200 = DeviceIdentity(
     memory_mhz=3201,
     names=("NVIDIA H200",),
 )
+STAND_IN = """\
+import types, triton
+
+class Driver:
+    utils = types.SimpleNamespace(get_device_properties=lambda index: dict(
+        multiprocessor_count=132, max_shared_mem=232448, mem_bus_width=6016,
+        mem_clock_rate=3201000))
+    def get_current_device(self): return 0
+    def get_current_target(self): return types.SimpleNamespace(backend="cuda", arch=90)
+    def get_benchmarker(self): return benchmark
+
+def benchmark(run, quantiles=None):
+    run()
+    return 1.0, 1.0, 1.0
+
+triton.runtime.driver.set_active(Driver())
+"""
+"""Code of a process that takes itself to be on an H200, and times nothing."""
 KERNEL = "ops:scale_kernel"
 HELPERS = """
 import triton
@@ -122,6 +153,32 @@ class Project:
     def lock(self) -> None:
         """Lock the default config of every problem, as a sweep of today's code would."""
         lock.write(self.lockfile, self.locked())
+
+    def copy(self, folder: Path) -> Project:
+        """The same project elsewhere."""
+        copied = Project(folder)
+        shutil.copytree(self.folder, folder, dirs_exist_ok=True)
+        return copied
+
+    def record(self, path: Path, times_us: Mapping[int, float], triton: str) -> None:
+        """A journal with a time for each block size, on every problem."""
+        sweep = spec.read_sweep(self.sweep)
+        with desks() as pool:
+            _, [info] = described(pool, sweep)
+        journal = Journal.open(path)
+        for problem in sweep.problems:
+            for block, us in times_us.items():
+                config = Config.of({"BLOCK": block, "num_warps": 4})
+                candidate = Candidate(kernel=KERNEL, problem=problem, config=config)
+                compiled = Compiled(candidate=candidate, key="", binary=str(block), ir="00000000")
+                journal.record(
+                    Measured(compiled=compiled, samples_us=(us,) * 5, finals_us=(us,) * 30),
+                    source=f"{info.source}.{info.problem_source}",
+                    device=H200,
+                    protocol=sweep.timing.protocol(),
+                    triton=triton,
+                )
+        journal.close()
 
     def locked(self) -> Lock:
         sweep, chip = spec.read_sweep(self.sweep), targets.of_device(H200)

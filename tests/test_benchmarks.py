@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from others import project
+from projects import STAND_IN
 
 ROOT = Path(__file__).resolve().parent.parent
 BENCHMARKS = ROOT / "tests" / "benchmarks"
@@ -20,24 +21,7 @@ import bench_dispatch  # noqa: E402  # of the folder above
 import bench_others  # noqa: E402
 import timing  # noqa: E402
 
-STAND_IN = """\
-import sys, types
-import torch, triton
-
-class Driver:
-    utils = types.SimpleNamespace(get_device_properties=lambda index: dict(
-        multiprocessor_count=132, max_shared_mem=232448, mem_bus_width=6016,
-        mem_clock_rate=3201000))
-    def get_current_device(self): return 0
-    def get_current_target(self): return types.SimpleNamespace(backend="cuda", arch=90)
-    def get_benchmarker(self): return benchmark
-
-def benchmark(run, quantiles=None):
-    run()
-    return 1.0, 1.0, 1.0
-
-triton.runtime.driver.set_active(Driver())
-"""
+SET_UP = f"import sys\nimport torch\n{STAND_IN}"
 DISPATCH = """\
 import bench_dispatch
 
@@ -96,7 +80,7 @@ print("rows:", json.dumps([[r.kernel, sorted(r.us), sorted(r.wrong)] for r in ro
 def interpreted(code: str, folder: Path, **env: str) -> list[str]:
     """What *code* prints where kernels run in Triton's interpreter, as if on an H200."""
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", STAND_IN + code],
+        [sys.executable, "-W", "ignore", "-c", SET_UP + code],
         cwd=folder,
         env={
             **os.environ,

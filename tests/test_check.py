@@ -23,18 +23,9 @@ from tritune.pipeline import CheckOptions, looking
 pytestmark = pytest.mark.lowering
 
 
-@pytest.fixture(scope="session")
-def fresh(tmp_path_factory) -> Path:
-    """A project whose lockfile is fresh; made once, and copied."""
-    project = Project(tmp_path_factory.mktemp("fresh") / "project")
-    project.lock()
-    return project.folder
-
-
 @pytest.fixture
 def project(fresh, tmp_path, monkeypatch) -> Project:
-    copied = Project(tmp_path / "project")
-    shutil.copytree(fresh, copied.folder, dirs_exist_ok=True)
+    copied = fresh.copy(tmp_path / "project")
     monkeypatch.chdir(copied.folder)
     monkeypatch.setattr(looking, "default_jobs", lambda: 1)  # two problems are not worth two
     monkeypatch.delenv("TRITUNE_LOCKFILE", raising=False)
@@ -92,18 +83,18 @@ COSMETIC = {
 EDITS = {**SEMANTIC, **COSMETIC, "a renamed local": ("ops.py", "value", "loaded")}
 
 
-def edited(fresh: Path, folder: Path, **facts: object) -> dict[str, list[Status]]:
+def edited(fresh: Project, folder: Path, **facts: object) -> dict[str, list[Status]]:
     """Each edit in modules of its own, all in one folder and one check: edit -> its statuses."""
-    held, project = lock.read(fresh / "tritune.lock"), Project(folder)
+    held, project = lock.read(fresh.lockfile), Project(folder)
     entries = []
     for number, (edit, (file, old, new)) in enumerate(EDITS.items()):
         for name in ("helpers.py", "ops.py"):
-            text = (fresh / name).read_text(encoding="utf-8")
+            text = (fresh.folder / name).read_text(encoding="utf-8")
             assert name != file or old in text, edit
             text = text.replace(old, new) if name == file else text
             text = text.replace("helpers", f"helpers{number}")
             project.write(name.replace(".py", f"{number}.py"), text)
-        text = (fresh / "sweeps/scale.yaml").read_text(encoding="utf-8")
+        text = fresh.sweep.read_text(encoding="utf-8")
         project.write(f"sweeps/scale{number}.yaml", text.replace("ops.py", f"ops{number}.py"))
         kernel = KERNEL.replace("ops", f"ops{number}")
         entries += [(replace(at, kernel=kernel), entry) for at, entry in held.entries]
@@ -144,7 +135,7 @@ def test_under_another_triton_the_source_decides_and_unchanged_is_older(under_an
 def test_modules_of_one_name_in_two_folders_are_told_apart(fresh, tmp_path):
     one, two, three = (tmp_path / name for name in ("one", "two", "three"))
     for folder in (one, two, three):
-        shutil.copytree(fresh, folder)
+        shutil.copytree(fresh.folder, folder)
     edit = Project.__new__(Project)
     edit.folder = two
     edit.edit(*SEMANTIC["a helper"])

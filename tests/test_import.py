@@ -13,19 +13,16 @@ import triton
 from click.testing import CliRunner, Result
 
 from fakes import TRITON, grid_compiled, grid_outcomes, grid_problems, grid_samples
-from projects import H200, KERNEL, Project
+from projects import H200, Project
 from replay_device import ReplayDevice
-from tritune import choose, configtables, devicelabels, fitting, lock, lookup, spec
+from tritune import choose, configtables, devicelabels, fitting, lock, lookup
 from tritune.cli import tritune
 from tritune.configtables import Row
 from tritune.device import cuda, targets
 from tritune.device.guards import Guard, NoSensors
 from tritune.errors import TableError
 from tritune.fitting import Receiver
-from tritune.journal import Journal
 from tritune.model import (
-    Candidate,
-    Compiled,
     Config,
     Entry,
     Measured,
@@ -34,7 +31,6 @@ from tritune.model import (
     Timing,
     Winner,
 )
-from tritune.pipeline.looking import described, desks
 from tritune.pipeline.rounds import Rounds, resumed
 
 ROOT = Path(__file__).parent.parent
@@ -622,27 +618,6 @@ def project(tmp_path, monkeypatch) -> Project:
     return made
 
 
-def record(path: Path, project: Project, times_us: dict[int, float]) -> None:
-    """A journal with a time for each block size."""
-    sweep = spec.read_sweep(project.sweep)
-    with desks() as pool:
-        _, [info] = described(pool, sweep)
-    journal = Journal.open(path)
-    for problem in sweep.problems:
-        for block, us in times_us.items():
-            config = Config.of({"BLOCK": block, "num_warps": 4})
-            candidate = Candidate(kernel=KERNEL, problem=problem, config=config)
-            compiled = Compiled(candidate=candidate, key="", binary=str(block), ir="00000000")
-            journal.record(
-                Measured(compiled=compiled, samples_us=(us,) * 5, finals_us=(us,) * 30),
-                source=f"{info.source}.{info.problem_source}",
-                device=H200,
-                protocol=sweep.timing.protocol(),
-                triton=TRITON,
-            )
-    journal.close()
-
-
 @pytest.mark.lowering
 @pytest.mark.parametrize(("us", "winner", "found_us"), [(10.05, 512, 10.1), (20.0, 256, 10.0)])
 def test_a_sweep_keeps_an_imported_entry_unless_it_is_beaten_by_the_margin(
@@ -652,7 +627,7 @@ def test_a_sweep_keeps_an_imported_entry_unless_it_is_beaten_by_the_margin(
     path = table(tmp_path, rows, "mine.json")
     to = ("--sweep", "sweeps/scale.yaml", "--axis", "n", "--device", "H200")
     assert "scale_kernel on H200: 2 added\n" in run("import", path, *to).stdout
-    record(tmp_path / "times.jsonl", project, {256: 10.0, 512: us})
+    project.record(tmp_path / "times.jsonl", {256: 10.0, 512: us}, TRITON)
 
     result = run("sweep", "sweeps/scale.yaml", "--device", f"replay:{tmp_path}/times.jsonl")
 

@@ -40,6 +40,15 @@ problem: problems.py:total_problem
 targets: [H200]
 shapes: [{n: 1000}]
 """
+DRIVER = f"""\
+facts = dict(multiprocessor_count=132, max_shared_mem=232448, mem_bus_width={H200.bus_bits},
+             mem_clock_rate={H200.memory_mhz} * 1000)
+class Driver:
+    utils = types.SimpleNamespace(get_device_properties=lambda index: facts)
+    def get_current_device(self): return 0
+    def get_current_target(self): return types.SimpleNamespace(backend="cuda", arch=90)
+triton.runtime.driver.set_active(Driver())
+"""
 TRACED = """\
 import sys, types
 import torch.utils._triton
@@ -48,13 +57,7 @@ import torch, triton
 from torch._higher_order_ops.triton_kernel_wrap import kernel_side_table
 import theirs, tritune
 
-facts = dict(multiprocessor_count=132, max_shared_mem=232448, mem_bus_width=BITS,
-             mem_clock_rate=MHZ * 1000)
-class Driver:
-    utils = types.SimpleNamespace(get_device_properties=lambda index: facts)
-    def get_current_device(self): return 0
-    def get_current_target(self): return types.SimpleNamespace(backend="cuda", arch=90)
-triton.runtime.driver.set_active(Driver())
+DRIVER
 
 def show(module, examples):
     for node in module.graph.nodes:
@@ -81,13 +84,7 @@ import sys, tritune
 assert "triton" not in sys.modules
 import logging; logging.basicConfig(level=logging.INFO, format="%(message)s")
 import torch, types, triton, theirs
-facts = dict(multiprocessor_count=132, max_shared_mem=232448, mem_bus_width=BITS,
-             mem_clock_rate=MHZ * 1000)
-class Driver:
-    utils = types.SimpleNamespace(get_device_properties=lambda index: facts)
-    def get_current_device(self): return 0
-    def get_current_target(self): return types.SimpleNamespace(backend="cuda", arch=90)
-triton.runtime.driver.set_active(Driver())
+DRIVER
 print(theirs.total(torch.ones(1000)).item(), theirs.total_kernel.best_config.kwargs)
 """
 
@@ -505,7 +502,7 @@ def test_check_says_that_each_key_of_an_op_is_fresh(tmp_path, jobs):
 def test_a_lockfile_in_the_environment_is_served_with_one_import(tmp_path, jobs):
     [job] = jobs(TOTAL)
     path = locked(job, B=128)
-    code = SERVED.replace("BITS", str(H200.bus_bits)).replace("MHZ", str(H200.memory_mhz))
+    code = SERVED.replace("DRIVER", DRIVER)
 
     said = python("-c", code, at=path, TRITON_INTERPRET="1", TRITUNE_LOCKFILE=str(path))
 
@@ -519,7 +516,7 @@ def test_torch_compile_is_left_the_locked_config_and_at_a_miss_what_their_prune_
 ):
     job, _ = jobs(SCALE.replace("[256, 1024]", "[1024]"))
     path = locked(job, BLOCK=256)
-    code = TRACED.replace("BITS", str(H200.bus_bits)).replace("MHZ", str(H200.memory_mhz))
+    code = TRACED.replace("DRIVER", DRIVER)
 
     said = python("-c", code, path, at=path)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -43,18 +42,9 @@ print(sum(compiled), len(compiled))
 """A plain process, as production is one: how many compiles were none of the cache's."""
 
 
-@pytest.fixture(scope="session")
-def fresh(tmp_path_factory) -> Path:
-    """A project whose lockfile is fresh; made once, and copied."""
-    project = Project(tmp_path_factory.mktemp("locked") / "project")
-    project.lock()
-    return project.folder
-
-
 @pytest.fixture
 def project(fresh, tmp_path, monkeypatch) -> Project:
-    copied = Project(tmp_path / "project")
-    shutil.copytree(fresh, copied.folder, dirs_exist_ok=True)
+    copied = fresh.copy(tmp_path / "project")
     monkeypatch.chdir(copied.folder)
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "triton"))
     monkeypatch.delenv("TRITUNE_LOCKFILE", raising=False)

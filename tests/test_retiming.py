@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -50,14 +49,14 @@ def block(this: Candidate) -> int:
 
 
 @pytest.fixture(scope="session")
-def fresh(tmp_path_factory) -> Path:
+def fresh(tmp_path_factory) -> Project:
     """A project whose winners are BLOCK=512, where the default is 256; made once, and copied."""
     project = Project(tmp_path_factory.mktemp("retimed") / "project")
     project.lock()
     held = lock.read(project.lockfile)
     entries = tuple((at, replace(e, config=configured(512))) for at, e in held.entries)
     lock.write(project.lockfile, replace(held, entries=entries))
-    return project.folder
+    return project
 
 
 def configured(size: int) -> Config:
@@ -66,8 +65,7 @@ def configured(size: int) -> Config:
 
 @pytest.fixture
 def project(fresh, tmp_path, monkeypatch) -> Project:
-    copied = Project(tmp_path / "project")
-    shutil.copytree(fresh, copied.folder, dirs_exist_ok=True)
+    copied = fresh.copy(tmp_path / "project")
     monkeypatch.chdir(copied.folder)
     monkeypatch.setenv(places.VARIABLE, str(tmp_path / "cache"))
     monkeypatch.setattr(retiming.setting, "gpu", lambda *_, **__: PLACE)

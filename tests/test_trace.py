@@ -29,7 +29,7 @@ from triton.runtime.interpreter import InterpretedFunction
 import test_adopt
 import tritune
 from others import PACKAGE
-from projects import HELPERS, OPS
+from projects import HELPERS, OPS, STAND_IN
 from test_adopt import FILL, fill, ran
 from test_runtime import FakeDriver, locked
 from tritune import adopt, installing, retrace, silicon, tracedraft, tracelog
@@ -41,23 +41,6 @@ from tritune.tracelog import TracedKernel, TracedLaunch
 from tritune.tracing import clock, recorder, wrapping
 
 ROOT = Path(__file__).parents[1]
-STAND_IN = """\
-import types, triton
-
-class Driver:
-    utils = types.SimpleNamespace(get_device_properties=lambda index: dict(
-        multiprocessor_count=132, max_shared_mem=232448, mem_bus_width=6016,
-        mem_clock_rate=3201000))
-    def get_current_device(self): return 0
-    def get_current_target(self): return types.SimpleNamespace(backend="cuda", arch=90)
-    def get_benchmarker(self): return benchmark
-
-def benchmark(run, quantiles=None):
-    run()
-    return 1.0, 1.0, 1.0
-
-triton.runtime.driver.set_active(Driver())
-"""
 TRAIN = """\
 import multiprocessing, os, sys
 import torch

@@ -11,11 +11,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from projects import H200, KERNEL, Project
-from tritune import lock, spec
-from tritune.journal import Journal
-from tritune.model import Candidate, Compiled, Config, Measured
-from tritune.pipeline.looking import described, desks
+from projects import Project
+from tritune import lock
 
 pytestmark = pytest.mark.lowering
 
@@ -61,28 +58,9 @@ class Runner:
             f'#!/bin/sh\nexec {sys.executable} -m tritune "$@"\n', encoding="utf-8"
         )
         (self.bin / "tritune").chmod(0o755)
-        self.record(folder / "times.jsonl")
+        # The larger block, if it is ever asked for, is twice as fast.
+        self.project.record(folder / "times.jsonl", TIMES_US, "3.3.1")
         self.journal = folder / "times.jsonl"
-
-    def record(self, path: Path) -> None:
-        """A journal in which the larger block, if it is ever asked for, is twice as fast."""
-        sweep = spec.read_sweep(self.project.sweep)
-        with desks() as pool:
-            _, [info] = described(pool, sweep)
-        journal = Journal.open(path)
-        for problem in sweep.problems:
-            for block, us in TIMES_US.items():
-                config = Config.of({"BLOCK": block, "num_warps": 4})
-                candidate = Candidate(kernel=KERNEL, problem=problem, config=config)
-                compiled = Compiled(candidate=candidate, key="", binary=str(block), ir="00000000")
-                journal.record(
-                    Measured(compiled=compiled, samples_us=(us,) * 5, finals_us=(us,) * 30),
-                    source=f"{info.source}.{info.problem_source}",
-                    device=H200,
-                    protocol=sweep.timing.protocol(),
-                    triton="3.3.1",
-                )
-        journal.close()
 
     def git(self, *arguments: str) -> str:
         done = subprocess.run(
