@@ -579,10 +579,14 @@ def test_what_a_prune_function_brings_up_is_known_before_a_locked_config_is_aske
     assert "lacks `DEPTH`" not in caplog.text
 
 
-def test_a_config_that_a_prune_function_makes_is_served_with_its_hook(tmp_path, benchmarks):
-    kernel = made_by_prune()
+@pytest.mark.parametrize("default", [True, False])
+def test_a_config_that_a_prune_function_makes_is_served_with_its_hook(
+    tmp_path, benchmarks, default
+):
+    kernel = made_by_prune(default=default)
     entry = config(128, warps=8, DEPTH=2)
-    installed(tmp_path, {"n=8 x=f32 y=i32": entry}, kernel=MADE)
+    name = MADE if default else MADE.replace("makes", "needs")
+    installed(tmp_path, {"n=8 x=f32 y=i32": entry}, kernel=name)
     y = torch.full((1,), 7, dtype=torch.int32)
 
     for _ in range(2):

@@ -156,7 +156,8 @@ class Adopted(Kernel):
 
     def _ask_once(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """Let the prune function make its configs for a key that is new."""
-        at = keys.memo(self.contract, self.bind(args, kwargs))
+        unset = dict.fromkeys(self.contract.scalars)  # what only a config that it makes will set
+        at = keys.memo(self.contract, {**unset, **self.bind(args, kwargs)})
         if at not in self._pruned and len(self._pruned) < MEMO_LIMIT:
             self._pruned.add(at)
             self.admitted(args, kwargs)

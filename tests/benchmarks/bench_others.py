@@ -31,7 +31,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
 OTHERS = ROOT / "tests" / "data" / "others"
@@ -55,6 +55,8 @@ PACKAGES = {
 SEED = 20
 LARGEST_ERROR = 0.03
 """Of a result, relative to the largest value of the reference's; whole numbers must be equal."""
+MOST_REJECTIONS = 40
+"""How many rejected configs of a kernel are kept whole in the JSON."""
 RESULT = "RESULT "
 """What the last line of a step begins with."""
 
@@ -254,8 +256,15 @@ STEPS: dict[str, Callable[[Path, int], dict[str, Any]]] = {"own": own, "served":
 # --- the process that asks ----------------------------------------------------------------
 
 
-def python(folder: Path, *args: object, **env: str) -> str:
-    """Run Python; the end of what it said is the error where it fails."""
+class Said(NamedTuple):
+    """What a process printed."""
+
+    out: str
+    err: str
+
+
+def python(folder: Path, *args: object, codes: Sequence[int] = (0,), **env: str) -> Said:
+    """Run Python; the end of what it said is the error where it ends with none of *codes*."""
     path = os.pathsep.join((str(ROOT), os.environ.get("PYTHONPATH", "")))
     done = subprocess.run(
         [sys.executable, *map(str, args)],
@@ -265,30 +274,39 @@ def python(folder: Path, *args: object, **env: str) -> str:
         check=False,
         env={**os.environ, "PYTHONPATH": path, **env},
     )
-    if done.returncode:
+    if done.returncode not in codes:
         raise RuntimeError("\n".join((done.stdout + done.stderr).splitlines()[-12:]))
-    return done.stdout
+    return Said(done.stdout, done.stderr)
 
 
 def step(name: str, file: Path, index: int) -> dict[str, Any]:
     """One step in a process of its own, with a Triton cache of its own."""
     with tempfile.TemporaryDirectory() as cache:
         said = python(file.parent, __file__, "--step", name, file, index, TRITON_CACHE_DIR=cache)
-    [found] = [line for line in said.splitlines() if line.startswith(RESULT)]
+    [found] = [line for line in said.out.splitlines() if line.startswith(RESULT)]
     result: dict[str, Any] = json.loads(found.removeprefix(RESULT))
     return result
 
 
 def swept(file: Path) -> dict[str, Any]:
-    """`tritune sweep`: of each kernel its configs, those that ran, and why others did not."""
+    """`tritune sweep`: of each kernel its configs, those that ran, and why others did not.
+
+    Its exit code 1 is a finding too: a problem of which no config is right.
+    """
     began = time.perf_counter()
     said = python(
         file.parent,
         *("-m", "tritune", "sweep", file.name, "--json"),
+        codes=(0, 1),
         TRITUNE_CACHE_DIR=str(file.parent / "cache"),
     )
     seconds = time.perf_counter() - began
-    return {"seconds": seconds, "kernels": dict(map(counted, json.loads(said)["reports"]))}
+    reports = json.loads(said.out)["reports"]
+    return {
+        "seconds": seconds,
+        "stages": [line for line in said.err.splitlines() if "took" in line or "warning" in line],
+        "kernels": dict(map(counted, reports)),
+    }
 
 
 def counted(report: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -299,6 +317,8 @@ def counted(report: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
         "problems": len(report["work"]),
         "effective": sum("median_us" in one for one in outcomes),
         "rejected": dict(reasons),
+        "rejections": [one for one in outcomes if "reason" in one][:MOST_REJECTIONS],
+        "unsolved": report.get("unsolved", []),
         "locked": report["locked"],
     }
     return report["kernel"]["name"], counts
