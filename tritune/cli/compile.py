@@ -56,9 +56,10 @@ def compile_(
     With --locked only the locked configs are compiled, for the GPU of this machine or for
     --target, so that a later launch compiles nothing: for the build of an image.
     """
+    from tritune.ahead import imports_packages
     from tritune.child import start_server
 
-    start_server()
+    start_server(packages=imports_packages(files))
     if locked:
         _refuse(only=given["only"], output=output)
         if device is not None and given["target"] is not None:
