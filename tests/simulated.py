@@ -40,7 +40,8 @@ from tritune.model import (
     Verified,
     Winner,
 )
-from tritune.pipeline.rounds import Case, Rounds
+from tritune.pipeline.cases import Case
+from tritune.pipeline.rounds import Rounds
 
 RECORDED = Path(__file__).resolve().parent.parent / "sweeps" / "recorded"
 DRIFT = 0.015
@@ -304,7 +305,11 @@ class Count:
 def _least_lead(outcomes: Sequence[Outcome], slower: Config, faster: Config) -> float:
     found = {one.candidate.config: one for one in outcomes if isinstance(one, Measured)}
     a, b = found[slower], found[faster]
-    series = [(a.finals_us, b.finals_us), (a.confirm_us, b.confirm_us)]
+    series = [
+        (a.finals_us, b.finals_us),
+        (a.confirm_us, b.confirm_us),
+        (a.again_us, b.again_us),
+    ]
     leads = [
         statistics.median(x / y for x, y in zip(one, other, strict=False)) - 1
         for one, other in series

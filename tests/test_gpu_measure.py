@@ -32,7 +32,8 @@ from tritune.model import (
     Winner,
 )
 from tritune.paired import compare
-from tritune.pipeline.rounds import Case, Rounds
+from tritune.pipeline.cases import Case
+from tritune.pipeline.rounds import Rounds
 
 ROOT = Path(__file__).resolve().parent.parent
 pytestmark = pytest.mark.gpu

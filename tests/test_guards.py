@@ -32,7 +32,8 @@ from tritune.model import (
     Timing,
     Verified,
 )
-from tritune.pipeline.rounds import Case, Rounds
+from tritune.pipeline.cases import Case
+from tritune.pipeline.rounds import Rounds
 
 QUIET = Canary(us=200.0, mhz=1700.0)
 

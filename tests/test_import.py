@@ -31,7 +31,8 @@ from tritune.model import (
     Timing,
     Winner,
 )
-from tritune.pipeline.rounds import Rounds, resumed
+from tritune.pipeline.cases import resumed
+from tritune.pipeline.rounds import Rounds
 
 ROOT = Path(__file__).parent.parent
 MATMUL = "kernels.matmul:matmul_kernel"

@@ -18,6 +18,7 @@ from fakes import (
     TRITON,
     compiled,
     config,
+    entry,
     grid_compiled,
     grid_outcomes,
     grid_problems,
@@ -39,7 +40,8 @@ from tritune.model import (
     Rejected,
     Timing,
 )
-from tritune.pipeline.rounds import Case, Rounds, resumed, still_true
+from tritune.pipeline.cases import Case, resumed, still_true
+from tritune.pipeline.rounds import Rounds
 
 TIMING = Timing()
 UNDER = {
@@ -314,3 +316,81 @@ def test_an_old_confirmation_is_taken_out_of_the_journal_too() -> None:
 
 
 NEAR = ((10.0, 64), (10.1, 65), (10.2, 66))
+
+
+class Shifty(Device):
+    """A GPU on which a binary takes as long as its process makes it, and the next one may not."""
+
+    def __init__(self, processes_us: Sequence[Mapping[int, float]]) -> None:
+        super().__init__([])
+        self.processes_us = processes_us  # of each confirming process, the time by its BLOCK
+        self.process = -1
+
+    def renew(self) -> None:
+        self.process += 1
+
+    def sample(
+        self, compiled: Sequence[Compiled], rounds: int, first: int = 0
+    ) -> tuple[tuple[float, ...] | Rejected, ...]:
+        us = self.processes_us[self.process]
+        return tuple((us[int(str(one.candidate.config["BLOCK"]))],) * rounds for one in compiled)
+
+
+def confirmed_in(
+    *processes_us: Mapping[int, float], incumbent: Config | None = None
+) -> tuple[Case, list[str], int]:
+    """A race that 65 leads by 3 %, confirmed; the stages that were written; how many processes."""
+    raced = [measured(us, finals=[us] * 30, BLOCK=block) for us, block in ((10.0, 64), (9.7, 65))]
+    case = resumed(
+        [one.compiled for one in raced],
+        {one.candidate.config: one for one in raced},
+        done="finals",
+        default=config(BLOCK=64),
+        incumbent=incumbent,
+    )
+    device, stages = Shifty(processes_us), list[str]()
+    rounds = Rounds(
+        device=device,
+        guard=Guard(device.canary, NoSensors("")),
+        default=config(BLOCK=64),
+        timing=TIMING,
+        write=lambda _, stage: stages.append(stage),
+        advance=lambda _: None,
+    )
+    rounds.confirm([case])
+    return case, stages, device.process + 1
+
+
+def chosen(case: Case) -> Config:
+    found = choose.choose(
+        case.outcomes,
+        kernel=KERNEL,
+        key="",
+        default=config(BLOCK=64),
+        incumbent=None if case.incumbent is None else entry(case.incumbent),
+        triton=TRITON,
+    )
+    assert found is not None
+    return found.config
+
+
+LEADS, LED = {64: 10.0, 65: 9.7}, {64: 10.0, 65: 9.97}
+
+
+def test_a_locked_config_goes_only_if_a_third_process_says_so_too() -> None:
+    incumbent = config(BLOCK=64)
+
+    stays = confirmed_in(LEADS, LED, incumbent=incumbent)
+    goes = confirmed_in(LEADS, LEADS, incumbent=incumbent)
+
+    assert (chosen(stays[0]), *stays[1:]) == (incumbent, ["", "confirm"], 2)
+    assert (chosen(goes[0]), *goes[1:]) == (config(BLOCK=65), ["", "confirm"], 2)
+    assert goes[0].done == "confirm"
+
+
+def test_what_changes_no_locked_config_is_confirmed_once() -> None:
+    nothing_locked = confirmed_in(LEADS)
+    stays = confirmed_in(LED, incumbent=config(BLOCK=64))
+
+    assert (chosen(nothing_locked[0]), *nothing_locked[1:]) == (config(BLOCK=65), ["confirm"], 1)
+    assert (chosen(stays[0]), *stays[1:]) == (config(BLOCK=64), ["confirm"], 1)

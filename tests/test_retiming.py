@@ -125,8 +125,8 @@ def test_a_loss_within_the_bound_is_told_and_is_no_failure(project, gpu):
         "n=4096 x=f32 y=f32 10.0 104 100 - 4.0 %",
         "1 entry timed with Triton 3.9.0, 5 % allowed: none surely loses more, 4.0 % at most",
     ]
-    # What counts was timed in a fresh process, all of it in the same windows.
-    assert device.renewed == 1
+    # What counts was timed in fresh processes, as it loses in two; in each in the same windows.
+    assert device.renewed == 2
     configs, _ = device.windows[-1]
     assert set(configs) == {configured(512), configured(256)}
     assert device.closed
@@ -260,6 +260,16 @@ def test_a_loss_counts_if_it_is_surely_more_than_what_is_allowed(excess, noise, 
     lag = Comparison(excess=excess, noise=noise, floor=floor)
 
     assert lag.is_slower_by(0.03) == past
+
+
+def test_a_loss_that_one_process_shows_alone_is_none():
+    winner, rival = (
+        replace(measured(us, finals=[us] * 30, BLOCK=block), confirm_us=(us,) * 15, again_us=again)
+        for us, block, again in ((11.0, 64, (10.0,) * 15), (10.0, 128, (10.0,) * 15))
+    )
+
+    assert retiming._lag(winner, rival).excess == pytest.approx(0.0)
+    assert retiming._lag(replace(winner, again_us=()), rival).excess == pytest.approx(0.1)
 
 
 def test_the_runner_up_is_the_fastest_other_binary_by_the_samples_that_tell_most():

@@ -1,8 +1,8 @@
 """bench_stick: sweeps in a row, each with a cold journal -> what changed, and what agrees.
 
 From no lockfile, then with the lockfile of the first, then from no lockfile again: a second sweep
-should change no byte, or at most 2 % of the entries, each for a gain above the margin in both
-processes; winners of the two from nothing should be as good as each other as far as either could
+should change no byte, or at most 2 % of the entries, each for a gain above the margin in every
+process; winners of the two from nothing should be as good as each other as far as either could
 tell, and mostly the same. Needs a GPU; binaries are compiled by the first sweep only. Exits with 1
 where that is not so.
 
@@ -60,11 +60,12 @@ class Swept:
         return found is not None and found.config == entry.config
 
     def leads(self, at: LockedKey, slower: Config, faster: Config) -> list[float]:
-        """By how much one led the other, in the finals and in the confirmation."""
+        """By how much one led the other, in the finals and in each confirmation."""
         a, b = (_of(self.outcomes[at.kernel, at.key], config) for config in (slower, faster))
         if a is None or b is None:
             return []
-        series = [(a.finals_us, b.finals_us), (a.confirm_us, b.confirm_us)]
+        kinds = ("finals_us", "confirm_us", "again_us")
+        series = [(getattr(a, kind), getattr(b, kind)) for kind in kinds]
         return [paired.compare(x, y).excess for x, y in series if x and y]
 
 

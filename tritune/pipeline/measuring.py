@@ -19,8 +19,9 @@ from tritune.device.guards import Guard
 from tritune.errors import TrituneError
 from tritune.journal import Journal
 from tritune.model import Compiled, Config, Entry, Measured, Outcome, Problem, Rejected
+from tritune.pipeline.cases import Case, resumed
 from tritune.pipeline.job import Job
-from tritune.pipeline.rounds import Case, Rounds, resumed
+from tritune.pipeline.rounds import Rounds
 
 SHOWN = 3
 """Problems that a warning names."""

@@ -26,9 +26,9 @@ from tritune.device.cuda import CudaDevice
 from tritune.journal import Journal
 from tritune.model import Compiled, Config, Entry, Outcome, Problem, Rejected
 from tritune.pipeline import measuring
+from tritune.pipeline.cases import still_true
 from tritune.pipeline.job import Job
 from tritune.pipeline.prepare import Compiling
-from tritune.pipeline.rounds import still_true
 from tritune.workers import Pool
 
 D = TypeVar("D", bound=Device)

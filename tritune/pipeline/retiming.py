@@ -32,10 +32,10 @@ from tritune.model import (
     Rejected,
 )
 from tritune.pipeline import measuring, overlap, prepare
+from tritune.pipeline.cases import Case
 from tritune.pipeline.compiling import compilers
 from tritune.pipeline.conclude import incumbents
 from tritune.pipeline.job import Job, Observer, SweepOptions, start
-from tritune.pipeline.rounds import Case
 from tritune.workers import Pool
 
 NO_GPU = "retime measures: run it where the GPU is that the entries are of"
@@ -267,12 +267,13 @@ def _all(outcome: Outcome) -> tuple[Config, ...]:
 
 
 def _lag(winner: Measured, rival: Measured) -> paired.Comparison:
+    """What the process says in which the winner loses least: where it loses, two were asked."""
     floor = max(winner.floor, rival.floor)
-    if winner.confirm_us and rival.confirm_us:
-        return paired.compare(winner.confirm_us, rival.confirm_us, floor)
-    return paired.compare(
-        winner.finals_us or winner.samples_us, rival.finals_us or rival.samples_us, floor
-    )
+    asked = [(winner.confirm_us, rival.confirm_us), (winner.again_us, rival.again_us)]
+    both = [(one, other) for one, other in asked if one and other]
+    if not both:
+        both = [(winner.finals_us or winner.samples_us, rival.finals_us or rival.samples_us)]
+    return min((paired.compare(*each, floor) for each in both), key=lambda lag: lag.excess)
 
 
 def _us(outcome: Outcome | None) -> float | None:

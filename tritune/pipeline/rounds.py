@@ -9,7 +9,7 @@ measured again, and a GPU that stays disturbed is refused, not locked.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -18,7 +18,8 @@ from tritune.device import Device
 from tritune.device.guards import Guard
 from tritune.errors import EnvironmentFaultError
 from tritune.journal import CONFIRM, FINALS
-from tritune.model import Compiled, Config, Measured, Outcome, Problem, Reason, Rejected, Timing
+from tritune.model import Config, Measured, Outcome, Problem, Rejected, Timing
+from tritune.pipeline.cases import Case
 
 TRIES = 3
 """Times that a disturbed problem is measured."""
@@ -27,103 +28,6 @@ PAUSE_S = 0.5
 """Before it is measured again: for the GPU to be quiet, looking so often."""
 RESERVE = 0.1
 """The part of a budget that is kept for the confirmation."""
-STILL_TRUE = (Reason.WRONG, Reason.LAUNCH, Reason.HANG)
-"""Rejections while measuring, which hold for the same binary later; memory may be free by then."""
-
-
-@dataclass(kw_only=True, slots=True)
-class Case:
-    """One problem on its way to a decision."""
-
-    compiled: tuple[Compiled, ...]
-    incumbent: Config | None
-    known: Mapping[Config, Outcome] = field(default_factory=dict)
-    """What the journal holds of it, by the config that stands for a binary."""
-    scores_us: Mapping[Config, float] = field(default_factory=dict)
-    """How that was ranked, where this sweep has screened it while compiling."""
-    done: str = ""
-    """The last stage it is done with."""
-    outcomes: tuple[Outcome, ...] = ()
-    """Of all that were compiled, once it is done with the finals."""
-    written: dict[Config, Outcome] = field(default_factory=dict)
-    """What the journal holds by now."""
-
-    @property
-    def problem(self) -> Problem:
-        return self.compiled[0].candidate.problem
-
-
-def resumed(
-    compiled: Sequence[Compiled],
-    known: Mapping[Config, Outcome],
-    *,
-    done: str,
-    default: Config,
-    incumbent: Config | None,
-    scores_us: Mapping[Config, float] | None = None,
-) -> Case:
-    """A problem as the journal left it; *known* in the order that it was written.
-
-    Outcomes of equal binaries stand, and so does the stage it is done with, where that was about
-    all candidates of today, the default and the incumbent among the finalists.
-    """
-    still = still_true(compiled, known)
-    case = Case(
-        compiled=tuple(compiled),
-        incumbent=incumbent,
-        known=still,
-        scores_us=scores_us or {},
-        written={**known, **still},
-    )
-    if len(still) == len(compiled) and done:
-        holders = [still[one.candidate.config] for one in compiled if _holds(one, case, default)]
-        timed = [one for one in holders if isinstance(one, Measured)]
-        raced = all(one.finals_us for one in timed)
-        confirmed = done == CONFIRM and all(one.confirm_us for one in timed)
-        case.done = CONFIRM if raced and confirmed else FINALS if raced else ""
-    if case.done:
-        case.outcomes = tuple(still[one.candidate.config] for one in compiled)
-    if case.done == FINALS:  # an older confirmation was of other finals, and in another window
-        case.outcomes = tuple(map(_unconfirmed, case.outcomes))
-    return case
-
-
-def still_true(
-    compiled: Sequence[Compiled], known: Mapping[Config, Outcome]
-) -> dict[Config, Outcome]:
-    """What is known of binaries of today, by the config that stands for each of them today.
-
-    That is another one once the lockfile holds an alias: the binary is the same, and so are its
-    times. The last that was written counts.
-    """
-    latest: dict[tuple[Config, str], tuple[int, Outcome]] = {}
-    for number, outcome in enumerate(known.values()):
-        if isinstance(outcome, Rejected):
-            latest[outcome.candidate.config, ""] = number, outcome
-        else:
-            for config in (outcome.candidate.config, *outcome.compiled.aliases):
-                latest[config, outcome.compiled.binary] = number, outcome
-    still: dict[Config, Outcome] = {}
-    for one in compiled:
-        config = one.candidate.config
-        found = [latest[at] for at in ((config, ""), (config, one.binary)) if at in latest]
-        if not found:
-            continue
-        last = max(found, key=lambda pair: pair[0])[1]
-        if isinstance(last, Measured):
-            still[config] = replace(last, compiled=one)
-        elif last.reason in STILL_TRUE:
-            still[config] = last
-    return still
-
-
-def _unconfirmed(outcome: Outcome) -> Outcome:
-    return replace(outcome, confirm_us=()) if isinstance(outcome, Measured) else outcome
-
-
-def _holds(compiled: Compiled, case: Case, default: Config) -> bool:
-    configs = (compiled.candidate.config, *compiled.aliases)
-    return default in configs or case.incumbent in configs
 
 
 @dataclass(kw_only=True)
@@ -172,29 +76,46 @@ class Rounds:
         self._measured += len(case.compiled)
 
     def confirm(self, cases: Sequence[Case]) -> int:
-        """Time anew what is close to winning; how many configs that were."""
+        """Time anew what is close to winning; how many configs that were.
+
+        Where a locked config is about to lose its place, once more, in another process: that is
+        a change of a file, and a process moves some binaries by as much as a margin.
+        """
         waiting = [case for case in cases if case.done == FINALS]
         if not waiting:
             return 0
+        count = self._in_a_fresh_process(waiting, second=False)
+        doubted = [case for case in waiting if case.done == FINALS]
+        if doubted:
+            count += self._in_a_fresh_process(doubted, second=True)
+        return count
+
+    def _in_a_fresh_process(self, cases: Sequence[Case], *, second: bool) -> int:
         self.device.renew()
         self.guard.look()
-        count = 0
-        for case in waiting:
-            contenders = choose.contenders(
-                case.outcomes, default=self.default, incumbent=case.incumbent
-            )
-            again, quiet = self._undisturbed(case.problem, partial(self._confirm, case, contenders))
-            found = {one.candidate.config: one for one in again}
-            outcomes = tuple(found.get(one.candidate.config, one) for one in case.outcomes)
-            # With what lost its place in the confirmation since it was written.
-            others = [one for one in outcomes if one.candidate.config not in found]
-            lost = [one for one in others if case.written.get(one.candidate.config, one) != one]
-            self.write([*again, *lost] or outcomes[:1], CONFIRM if quiet else "")
-            case.written.update((one.candidate.config, one) for one in outcomes)
-            case.outcomes, case.done = outcomes, CONFIRM
-            self.advance(f"{case.problem}: confirmed")
-            count += len(again)
-        return count
+        return sum(self._confirmed(case, second=second) for case in cases)
+
+    def _confirmed(self, case: Case, *, second: bool) -> int:
+        """Confirm it; it is not done if its incumbent would go by a first confirmation alone."""
+        contenders = choose.contenders(
+            case.outcomes, default=self.default, incumbent=case.incumbent
+        )
+        again, quiet = self._undisturbed(case.problem, partial(self._confirm, case, contenders))
+        if second:
+            again = tuple(map(_once_more, contenders, again))
+        found = {one.candidate.config: one for one in again}
+        outcomes = tuple(found.get(one.candidate.config, one) for one in case.outcomes)
+        # With what lost its place in the confirmation since it was written.
+        others = [one for one in outcomes if one.candidate.config not in found]
+        lost = [one for one in others if case.written.get(one.candidate.config, one) != one]
+        doubted = not second and choose.replaces(
+            outcomes, default=self.default, incumbent=case.incumbent
+        )
+        self.write([*again, *lost] or outcomes[:1], CONFIRM if quiet and not doubted else "")
+        case.written.update((one.candidate.config, one) for one in outcomes)
+        case.outcomes, case.done = outcomes, FINALS if doubted else CONFIRM
+        self.advance(f"{case.problem}: {'once more' if doubted else 'confirmed'}")
+        return len(again)
 
     def _race(self, case: Case) -> tuple[Outcome, ...]:
         best = float("inf")
@@ -297,3 +218,10 @@ def _doubted(outcome: Outcome, off: float) -> Outcome:
     if isinstance(outcome, Rejected) or not outcome.finals_us:
         return outcome
     return replace(outcome, floor=max(outcome.floor, round(off, 5)))
+
+
+def _once_more(before: Measured, now: Outcome) -> Outcome:
+    """A second confirmation beside the first, whose figures stay."""
+    if isinstance(now, Rejected):
+        return now
+    return replace(now, confirm_us=before.confirm_us, again_us=now.confirm_us)
