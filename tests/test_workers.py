@@ -347,3 +347,37 @@ def test_a_pool_whose_answers_nobody_wants_any_more_is_stopped(tmp_path: Path):
 
 def test_at_least_one_job_and_at_most_one_a_core():
     assert 1 <= default_jobs() <= len(os.sched_getaffinity(0))
+
+
+def test_a_worker_turned_to_another_state_keeps_its_process(worker: Worker):
+    before = worker.call(who)
+
+    worker.turn(number, 50)
+
+    assert worker.call(add, 1) == Done(51)
+    assert worker.call(who) == before
+
+
+def test_a_state_that_cannot_be_made_ends_the_process_and_the_next_call_tries_again(
+    worker: Worker,
+):
+    worker.call(who)
+
+    worker.turn(refuse)
+    refused = worker.call(who)
+    worker.turn(number, 50)
+
+    assert isinstance(refused, Raised)
+    assert str(refused.error) == "ops.py:3: no such kernel\nhint: write one"
+    assert worker.call(add, 1) == Done(51)
+
+
+def test_a_pool_turned_to_another_state_answers_from_that(tmp_path: Path):
+    with Pool(2, number, 100, log_folder=tmp_path) as pool:
+        first = {answer for _, answer in pool.run(who, [()] * 4, 60.0)}
+        pool.turn(number, 200)
+        answers = dict(pool.run(add, ((i,) for i in range(4)), 60.0))
+        last = {answer for _, answer in pool.run(who, [()] * 4, 60.0)}
+
+    assert answers == {i: Done(200 + i) for i in range(4)}
+    assert last <= first

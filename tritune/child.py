@@ -112,8 +112,10 @@ class Child:
         # The sentinel too: a grandchild may hold the connection open after the child's death.
         return self.connection, self._process.sentinel
 
-    def send(self, function: Function[object], args: tuple[object, ...]) -> None:
-        data = pickle.dumps((function, args))
+    def send(
+        self, function: Function[object], args: tuple[object, ...], *, makes_state: bool = False
+    ) -> None:
+        data = pickle.dumps((function, args, makes_state))
         with suppress(OSError):  # it is dead: `handles` tell
             self.connection.send_bytes(data)
 
@@ -200,12 +202,20 @@ def _kill_group(process: BaseProcess) -> None:
 
 
 def serve(connection: Connection, log: Path, env: dict[str, str], folder: Path) -> None:
-    """The child: the first request makes the state, the others are calls on it."""
+    """The child: requests, the first of which makes the state that the others are calls on.
+
+    A later one may make another state in place of it. One that fails ends the child.
+    """
     _settle(log, env, folder)
-    made = _attempt(connection, ())
-    _reply(connection, made if isinstance(made, Raised) else Done(None))
-    while isinstance(made, Done):
-        _reply(connection, _attempt(connection, (made.value,)))
+    state: object = None
+    while True:
+        made, answer = _attempt(connection, state)
+        if made:
+            state = answer.value if isinstance(answer, Done) else None
+            answer = Done(None) if isinstance(answer, Done) else answer
+        _reply(connection, answer)
+        if made and isinstance(answer, Raised):
+            return
 
 
 def _settle(log: Path, env: dict[str, str], folder: Path) -> None:
@@ -246,16 +256,18 @@ def _die_with_parent() -> None:
         os.killpg(0, signal.SIGKILL)
 
 
-def _attempt(connection: Connection, state: tuple[object, ...]) -> Done[object] | Raised:
+def _attempt(connection: Connection, state: object) -> tuple[bool, Done[object] | Raised]:
+    """Whether it was to make a state, and how it went."""
     try:
         data = connection.recv_bytes()
     except EOFError:
         _leave()
+    makes_state = True
     try:
-        function, args = pickle.loads(data)  # noqa: S301 - from our own parent
-        return Done(function(*state, *args))
+        function, args, makes_state = pickle.loads(data)  # noqa: S301 - from our own parent
+        return makes_state, Done(function(*(() if makes_state else (state,)), *args))
     except BaseException as error:  # noqa: BLE001 - the boundary; `sys.exit` is an answer too
-        return _raised(error)
+        return makes_state, _raised(error)
 
 
 def _leave() -> NoReturn:

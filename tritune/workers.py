@@ -98,6 +98,16 @@ class Worker:
             self._child.end()
             self._child = None
 
+    def turn(self, setup: Function[object], *args: object) -> None:
+        """Have the next call made on another state, in the same child if it lives by then."""
+        if (setup, args) == (self._setup, self._args):
+            return
+        self._setup, self._args = setup, args
+        if self._child is not None and self._child.ready:
+            self._child.ready = False
+        else:
+            self.close()
+
     def call(
         self, function: Function[T], *args: object, timeout_s: float | None = None
     ) -> Answer[T]:
@@ -118,14 +128,18 @@ class Worker:
         self._task, self._task_limit_s = (function, args), timeout_s
         self.setup_failed = False
         if self._child is not None and self._child.lives():
-            self._send(self._child)
+            if self._child.ready:
+                self._send(self._child)
+            else:  # it has been turned to another state
+                self._mark(self._setup_limit_s)
+                self._child.send(self._setup, self._args, makes_state=True)
             return
         self.close()
         self._log.parent.mkdir(parents=True, exist_ok=True)
         self._log.touch()
         self._mark(self._setup_limit_s)
         self._child = Child(self._env, self._log)
-        self._child.send(self._setup, self._args)
+        self._child.send(self._setup, self._args, makes_state=True)
 
     def step(self) -> Answer[Any] | None:
         """The answer, once there is one. Returns at once; call it when a handle is ready."""
@@ -230,6 +244,12 @@ class Pool:
     def close(self) -> None:
         for worker in self._workers:
             worker.close()
+
+    def turn(self, setup: Function[object], *args: object) -> None:
+        """Have what is run next made on another state, in the same processes."""
+        self._works = False
+        for worker in self._workers:
+            worker.turn(setup, *args)
 
     def run(
         self,

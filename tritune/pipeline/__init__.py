@@ -20,7 +20,7 @@ from tritune.device.cuda import CudaDevice
 from tritune.model import Candidate, Compiled, Outcome, Problem, Rejected, Report
 from tritune.pipeline import conclude, measuring, missed, overlap, prepare, reach, smoke
 from tritune.pipeline.checking import CheckOptions, check, due, not_fresh, nothing_due
-from tritune.pipeline.compiling import CompileReport, adopt, compile_only, compilers
+from tritune.pipeline.compiling import CompileReport, adopt, compile_only, compilers, turn
 from tritune.pipeline.importing import Imported, ImportOptions, import_tables
 from tritune.pipeline.job import Job, Observer, SweepOptions, start
 from tritune.pipeline.prebuilding import PrebuildOptions, prebuild
@@ -29,6 +29,7 @@ from tritune.pipeline.retiming import retime
 from tritune.pipeline.starting import Started
 from tritune.pipeline.starting import start as start_sweep
 from tritune.pipeline.tracing import Traced, TraceOptions, trace
+from tritune.workers import Pool
 
 __all__ = [
     "CheckOptions",
@@ -68,10 +69,11 @@ def run(path: Path, options: SweepOptions, observer: Observer) -> tuple[Report, 
     elif options.stale:
         jobs = due(jobs)
     nothing = missed.nothing_missed if options.shapes_from else nothing_due
-    return tuple(_sweep(job) if job.sweep.problems else nothing(job) for job in jobs)
+    with compilers(jobs[0]) as pool:
+        return tuple(_sweep(job, pool) if job.sweep.problems else nothing(job) for job in jobs)
 
 
-def _sweep(job: Job) -> Report:
+def _sweep(job: Job, pool: Pool) -> Report:
     dry = job.options.dry_run
     toolchain.check(job.target, launches=job.setting.index is not None)
     candidates, illegal = prepare.plan(job)
@@ -82,24 +84,24 @@ def _sweep(job: Job) -> Report:
     locked = conclude.incumbents(job)
     if job.setting.identity is not None and not dry:
         lock.refuse_unwritable(job.lockfile)
-    with compilers(job) as pool:
-        found = prepare.find_launches(job, pool, candidates, locked)
-        prepare.announce(job, found.launches)
-        if dry:
-            return conclude.report(job, found, (), (), gpu_s=0.0, not_locked="a dry run")
-        first = {job.info.default, *(entry.config for entry in locked.values())}
+    turn(pool, job)
+    found = prepare.find_launches(job, pool, candidates, locked)
+    prepare.announce(job, found.launches)
+    if dry:
+        return conclude.report(job, found, (), (), gpu_s=0.0, not_locked="a dry run")
+    first = {job.info.default, *(entry.config for entry in locked.values())}
 
-        def lead(candidate: Candidate) -> bool:
-            return candidate.config in first
+    def lead(candidate: Candidate) -> bool:
+        return candidate.config in first
 
-        groups, failed = prepare.group(job, pool, found, lead)
-        job = _with_a_default_that_fits(job, groups)
+    groups, failed = prepare.group(job, pool, found, lead)
+    job = _with_a_default_that_fits(job, groups)
 
-        def merge(made: Sequence[Compiled]) -> tuple[Compiled, ...]:
-            return grouping.merge(made, groups, work=found.by_problem, lead=lead)
+    def merge(made: Sequence[Compiled]) -> tuple[Compiled, ...]:
+        return grouping.merge(made, groups, work=found.by_problem, lead=lead)
 
-        with overlap.on_gpu(job, locked) as screening:
-            compiled, more = overlap.compile_all(job, pool, groups, merge, screening, lead=lead)
+    with overlap.on_gpu(job, locked) as screening:
+        compiled, more = overlap.compile_all(job, pool, groups, merge, screening, lead=lead)
     out = (*illegal, *wrong, *found.rejected, *failed, *more)
     report = _conclude(job, found, compiled, out, screening)
     unsolved = dict.fromkeys((*report.unsolved, *smoke.all_wrong(job, wrong)))

@@ -9,6 +9,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tritune import bundle, grouping
 from tritune.compile import Found
@@ -56,20 +57,24 @@ def compile_only(
         TrituneError: the file, the kernel or this machine cannot be used.
     """
     jobs = start(path, options, observer, setting=lambda target: Setting(target=target))
-    return tuple(_compile(job, output) for job in jobs)
+    with compilers(jobs[0]) as pool:
+        return tuple(_compile(job, pool, output) for job in jobs)
 
 
 def compilers(job: Job, size: int = 0) -> Pool:
     """The processes that lower and compile, none of which touches a GPU."""
-    return Pool(
-        size or job.jobs,
-        lowering.open_session,
-        job.sweep.kernel,
-        job.sweep.problem,
-        job.target,
-        str(job.places.binaries),
-        log_folder=job.places.logs,
-    )
+    return Pool(size or job.jobs, *_session(job), log_folder=job.places.logs)
+
+
+def turn(pool: Pool, job: Job) -> None:
+    """Have the processes compile another kernel, of the same op or not: they have its imports."""
+    pool.turn(*_session(job))
+
+
+def _session(job: Job) -> tuple[Any, ...]:
+    """What makes the state of a compiling process."""
+    sweep, cache = job.sweep, str(job.places.binaries)
+    return lowering.open_session, sweep.kernel, sweep.problem, job.target, cache
 
 
 def served(pool: Pool, logs: Path) -> bundle.Served:
@@ -93,7 +98,7 @@ def adopt(job: Job, folder: Path) -> None:
         said.append(f"{count:,} binaries of {near(folder.absolute())} serve here")
 
 
-def _compile(job: Job, output: Path | None) -> CompileReport:
+def _compile(job: Job, pool: Pool, output: Path | None) -> CompileReport:
     toolchain.check(job.target, launches=False)
     candidates, illegal = prepare.plan(job)
     default = job.info.default
@@ -101,16 +106,16 @@ def _compile(job: Job, output: Path | None) -> CompileReport:
     def lead(candidate: Candidate) -> bool:
         return candidate.config == default
 
-    with compilers(job) as pool:
-        found = prepare.find_launches(job, pool, candidates)
-        groups, oversize = prepare.group(job, pool, found, lead)
+    turn(pool, job)
+    found = prepare.find_launches(job, pool, candidates)
+    groups, oversize = prepare.group(job, pool, found, lead)
 
-        def merge(made: Sequence[Compiled]) -> tuple[Compiled, ...]:
-            return grouping.merge(made, groups, work=found.by_problem, lead=lead)
+    def merge(made: Sequence[Compiled]) -> tuple[Compiled, ...]:
+        return grouping.merge(made, groups, work=found.by_problem, lead=lead)
 
-        made, failed = overlap.compile_all(job, pool, groups, merge, lead=lead, every_key=True)
-        if output is not None:
-            _write(job, pool, output)
+    made, failed = overlap.compile_all(job, pool, groups, merge, lead=lead, every_key=True)
+    if output is not None:
+        _write(job, pool, output)
     rejected = (*illegal, *found.rejected, *oversize, *failed)
     return _report(job, found, made, rejected, output)
 
