@@ -8,14 +8,14 @@ from __future__ import annotations
 import difflib
 import inspect
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
 from tritune.errors import KernelError
-from tritune.model import LAUNCH_OPTIONS, Value
+from tritune.model import LAUNCH_OPTIONS, RARE, Value
 
 MISSING = inspect.Parameter.empty
 NAMED = 256
@@ -175,6 +175,11 @@ def incomplete(contract: Contract, passed: Iterable[str]) -> KernelError:
 
 def quoted(names: Iterable[str]) -> str:
     return ", ".join(f"`{name}`" for name in names)
+
+
+def rare(configs: Collection[Any]) -> tuple[str, ...]:
+    """The rare launch options that any of these Configs of Triton's says."""
+    return tuple(n for n, v in RARE.items() if any(getattr(one, n, v) != v for one in configs))
 
 
 def call_site() -> str:

@@ -164,10 +164,7 @@ class _Reader:
         self.usual: dict[tuple[object, ...], tuple[str, ...]] = {}
 
     def wrong(self, what: str, at: jsonplaces.Path, hint: str = _RESTORE) -> LockError:
-        line = jsonplaces.line_of(self.text, at)
-        inside = ".".join(str(part) for part in at)
-        where = f"{self.path}:{line}: {inside}" if inside else f"{self.path}:{line}"
-        return LockError(what, where=where, hint=hint)
+        return LockError(what, where=jsonplaces.where(self.path, self.text, at), hint=hint)
 
     def expected(self, what: str, value: object, at: jsonplaces.Path) -> LockError:
         return self.wrong(f"expected {what}, got {json.dumps(value)[:40]}", at)

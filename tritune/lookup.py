@@ -17,6 +17,7 @@ from pathlib import Path
 
 from tritune import devicelabels, lockscan, locktext, nearby, predicate
 from tritune.errors import LockError
+from tritune.keys import joined
 from tritune.model import Config, DeviceIdentity, Value
 
 logger = logging.getLogger("tritune")
@@ -45,7 +46,7 @@ class Asked:
 
     @property
     def text(self) -> str:
-        return " ".join(f"{name}={value}" for name, value in self.key)
+        return joined(self.key)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

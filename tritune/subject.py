@@ -16,16 +16,10 @@ from tritune import contract
 from tritune.contract import Function
 from tritune.errors import KernelError
 from tritune.load import find, is_kernel, load
-from tritune.model import Config, Value
+from tritune.model import FIELDS, PLAIN, USUAL, Config, Value
 from tritune.modules import import_reference
 
 TUNABLE, AUTOTUNED, JIT = "tunable", "autotuned", "jit"
-
-_FIELDS = {"num_warps": 4, "num_stages": 3, "num_ctas": 1, "maxnreg": None}
-"""Launch options that a Config of Triton's has a field for, with what it takes for "not said"."""
-_ALWAYS = ("num_warps", "num_stages")
-_PLAIN = (bool, int, float, str, type(None))
-
 
 _LIBRARIES = frozenset({"site-packages", "dist-packages"})
 
@@ -173,19 +167,15 @@ def _facts(function: Function, attribute: str) -> dict[str, Any]:
 def _values(configs: Iterable[Any]) -> Iterator[dict[str, object]]:
     """Each config of a list of Triton's by name; of its options those that any of them says."""
     configs = list(configs)
-    spoken = [
-        name
-        for name, unsaid in _FIELDS.items()
-        if name in _ALWAYS or any(getattr(one, name, unsaid) != unsaid for one in configs)
-    ]
+    spoken = (*USUAL, *contract.rare(configs))
     for one in configs:
-        fields = {name: getattr(one, name, _FIELDS[name]) for name in spoken}
+        fields = {name: getattr(one, name, FIELDS[name]) for name in spoken}
         yield {**fields, **one.kwargs}
 
 
 def is_plain(value: object) -> TypeGuard[Value]:
     """Whether a lockfile can hold it."""
-    return type(value) in _PLAIN
+    return type(value) in PLAIN
 
 
 def plain_config(live: Any) -> dict[str, Value]:
