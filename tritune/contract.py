@@ -84,6 +84,15 @@ def layers(decorated: object) -> Iterator[object]:
         decorated = getattr(decorated, "fn", None)
 
 
+def with_heuristics(step: Any, named: dict[str, Any]) -> dict[str, Any]:
+    """Add to the arguments of a launch those that heuristics at or below *step* set."""
+    while hasattr(step, "fn"):
+        for name, heuristic in getattr(step, "values", {}).items():
+            named[name] = heuristic(dict(named))
+        step = step.fn
+    return named
+
+
 def describe(decorated: object) -> Function:
     """Read the signature below *decorated*."""
     *wrappers, plain = layers(decorated)

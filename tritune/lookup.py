@@ -105,14 +105,10 @@ class Lockfile:
 
     def reach(self, kernel: str, label: str, key: str) -> str:
         """The sizes that an entry was verified to serve; empty where its evidence names none."""
-        if (scan := self._scan) is not None:
-            evidence = scan.evidence(kernel, label, key)
-        else:
-            kernels = self.document.kernels if self.document else {}
-            evidence = kernels[kernel][label][key].get("evidence")
-        if not isinstance(evidence, Mapping):
-            return UNREADABLE
-        return str(evidence.get("reach", ""))
+        scan, kernels = self._scan, self.document.kernels if self.document else {}
+        entry = scan.entry(kernel, label, key) if scan else kernels[kernel][label][key]
+        evidence = entry.get("evidence")
+        return str(evidence.get("reach", "")) if isinstance(evidence, Mapping) else UNREADABLE
 
     def announce(self, device: DeviceIdentity) -> None:
         """Say once which file and which device's entries this process runs."""

@@ -6,7 +6,6 @@ function, or without tritune's line, to tell its owner what is missing.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Any, TypeGuard
 from tritune import contract
 from tritune.contract import Function
 from tritune.errors import KernelError
-from tritune.load import find, is_kernel, load
+from tritune.load import find, is_kernel, is_triton, load, own_configs, parameters
 from tritune.model import FIELDS, PLAIN, USUAL, Config, Value
 from tritune.modules import import_reference
 
@@ -85,6 +84,11 @@ def describe(_: None, reference: str) -> Subject:
             where=getattr(module, "__file__", None) or module.__name__,
             hint=_hint(vars(module)),
         )
+    return of(found, name)
+
+
+def of(found: Any, name: str) -> Subject:
+    """A Triton kernel that its module has under *name*."""
     function = contract.describe(found)
     facts = _facts(function, name)
     return _of_kernel(found, facts) if is_kernel(found) else _of_triton(found, function, facts)
@@ -102,14 +106,6 @@ def refusals(
     return tuple(found.tuning.refusal(config) for config in configs)
 
 
-def is_triton(thing: object) -> bool:
-    """Whether it is a jit function, or what is wrapped around one."""
-    if isinstance(thing, type) or not hasattr(thing, "run"):
-        return False
-    *wrappers, plain = contract.layers(thing)
-    return inspect.isfunction(plain) and bool(wrappers)
-
-
 def _hint(names: Mapping[str, object]) -> str:
     kernels = ", ".join(f"`{name}`" for name, thing in names.items() if is_triton(thing))
     return f"its Triton kernels: {kernels}" if kernels else "it has no Triton kernels"
@@ -117,20 +113,18 @@ def _hint(names: Mapping[str, object]) -> str:
 
 def _of_kernel(kernel: Any, facts: dict[str, Any]) -> Subject:
     problem = kernel.problem
-    parameters = inspect.signature(problem).parameters if problem else {}
-    own = [{name: one.get(name) for name in kernel.tunables} for one in kernel.tuning.values]
     return Subject(
         **facts,
         kind=TUNABLE,
         key=tuple(kernel.key_names),
-        configs=tuple(dict.fromkeys(Config.of(values) for values in own)),
+        configs=own_configs(kernel),
         default=Config.of(kernel.default),
         constants=kernel.contract.constants,
         tensors=kernel.contract.tensors,
         like=kernel.like is not None,
         lockfile=str(kernel.lockfile),
         problem=problem.__qualname__ if problem else "",
-        problem_params=tuple((n, p.default is not p.empty) for n, p in parameters.items()),
+        problem_params=parameters(problem) if problem else (),
     )
 
 

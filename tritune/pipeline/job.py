@@ -90,6 +90,10 @@ class Job:
         return self.options.lockfile or Path(self.info.lockfile)
 
     @property
+    def journal(self) -> Path:
+        return places.journal_path(self.places.journals, Path(self.sweep.path), self.target.name)
+
+    @property
     def journal_source(self) -> str:
         """What outcomes are of: an edit of the op or its reference may make right what was not."""
         return f"{self.info.source}.{self.info.problem_source}"

@@ -15,12 +15,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from queue import SimpleQueue
 from types import TracebackType
 from typing import Generic, Self, TypeVar
 
-from tritune import grouping, measure, places
+from tritune import grouping, measure
 from tritune.device import Device
 from tritune.device.cuda import CudaDevice
 from tritune.journal import Journal
@@ -140,8 +139,7 @@ def on_gpu(job: Job, locked: Mapping[str, Entry]) -> Iterator[Screening[CudaDevi
     if job.setting.index is None or options.fresh or options.budget_s is not None:
         yield None
         return
-    path = places.journal_path(job.places.journals, Path(job.sweep.path), job.target.name)
-    journal = Journal.open(path)
+    journal = Journal.open(job.journal)
     device = measuring.open_device(job)
     try:
         with journal.hold():

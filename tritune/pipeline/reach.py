@@ -125,7 +125,7 @@ def _asks(job: Job, ends: Ends) -> Iterator[elsewhere.Ask]:
 
 def _known(job: Job) -> Known:
     """What the journal holds, or the record that the times are from."""
-    path = job.setting.record or elsewhere.journal_of(job)
+    path = job.setting.record or job.journal
     anew = job.options.fresh and job.setting.record is None
     if job.setting.identity is None or anew or not path.is_file():
         return {}
