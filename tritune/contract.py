@@ -267,12 +267,16 @@ def _module_of(file: str, fallback: str) -> str:
     path = Path(file)
     if not path.is_file():
         return fallback
-    parts = [] if path.stem == "__init__" else [path.stem]
+    own = [] if path.stem == "__init__" else [path.stem]
+    return ".".join([*path.parent.relative_to(root(path)).parts, *own])
+
+
+def root(path: Path) -> Path:
+    """The folder that the module in a file is imported from."""
     folder = path.parent
     while (folder / "__init__.py").is_file():
-        parts.insert(0, folder.name)
         folder = folder.parent
-    return ".".join(parts)
+    return folder
 
 
 def _annotation(parameter: inspect.Parameter) -> str:

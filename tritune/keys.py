@@ -32,11 +32,6 @@ _TRITON = {
     "fp8e4b8": "f8e4m3fnuz",
     "fp8e5b16": "f8e5m2fnuz",
 }
-_TENSORS = frozenset({"Tensor", "Parameter"})
-"""torch's own classes; torch itself is not imported."""
-_PLAIN = frozenset({int, float, bool, type(None)})
-_HASHED = _PLAIN | {str}
-"""Classes of a key argument that is remembered as it is."""
 
 
 def text(contract: Contract, bound: Mapping[str, Any]) -> str:

@@ -131,7 +131,7 @@ def _kernel_or_called(reference: str) -> Any:
 def _kernel(reference: str) -> Any:
     module, name = import_reference(reference)
     found = find(module, name, "tunable kernels", is_kernel)
-    where = _place(module)
+    where = place(module)
     if is_kernel(found):
         return _with_source(found, where)
     if adopted := adopt.adopted_at(found):
@@ -161,7 +161,7 @@ def _problem(reference: str) -> Callable[..., Any]:
         return found
     raise KernelError(
         f"`{name}` is {_kind(found)}, not a problem function",
-        where=_place(module),
+        where=place(module),
         hint=_these("functions", module, inspect.isfunction),
     )
 
@@ -226,7 +226,7 @@ def find(module: ModuleType, name: str, kinds: str, wanted: Callable[[object], b
         if not part or not hasattr(found, part):
             raise KernelError(
                 f"it has no `{name}`" if name else "no name after the module",
-                where=_place(module),
+                where=place(module),
                 hint=_suggestion(name, kinds, module, wanted),
             )
         found = getattr(found, part)
@@ -248,5 +248,6 @@ def _names(module: ModuleType, wanted: Callable[[object], bool]) -> list[str]:
     return [name for name, thing in vars(module).items() if wanted(thing)]
 
 
-def _place(module: ModuleType) -> str:
+def place(module: ModuleType) -> str:
+    """Where it is, for messages."""
     return getattr(module, "__file__", None) or module.__name__

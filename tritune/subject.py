@@ -14,13 +14,13 @@ from typing import Any, TypeGuard
 from tritune import contract
 from tritune.contract import Function
 from tritune.errors import KernelError
-from tritune.load import find, is_kernel, is_triton, load, own_configs, parameters
+from tritune.load import find, is_kernel, is_triton, load, own_configs, parameters, place
 from tritune.model import FIELDS, PLAIN, USUAL, Config, Value
 from tritune.modules import import_reference
 
 TUNABLE, AUTOTUNED, JIT = "tunable", "autotuned", "jit"
 
-_LIBRARIES = frozenset({"site-packages", "dist-packages"})
+LIBRARIES = frozenset({"site-packages", "dist-packages"})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -59,7 +59,7 @@ class Subject:
     @property
     def is_installed(self) -> bool:
         """Whether it is of a package that somebody else wrote, whose files are left as they are."""
-        return bool(_LIBRARIES & set(Path(self.file).parts))
+        return bool(LIBRARIES & set(Path(self.file).parts))
 
     @property
     def short(self) -> str:
@@ -81,7 +81,7 @@ def describe(_: None, reference: str) -> Subject:
     if not is_triton(found):
         raise KernelError(
             f"`{name}` is a {type(found).__name__}, not a Triton kernel",
-            where=getattr(module, "__file__", None) or module.__name__,
+            where=place(module),
             hint=_hint(vars(module)),
         )
     return of(found, name)

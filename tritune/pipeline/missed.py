@@ -14,11 +14,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tritune import keys, misslog
-from tritune.compile import Found
 from tritune.device import locked
 from tritune.misslog import MissLog
 from tritune.model import DTYPES, Missed, Problem, Report, Value
-from tritune.pipeline.conclude import report
+from tritune.pipeline.conclude import nothing
 from tritune.pipeline.job import Job, narrowed, near
 from tritune.pipeline.looking import desks
 from tritune.workers import Answer, Done
@@ -51,10 +50,9 @@ def asked_for(jobs: Sequence[Job], path: Path) -> tuple[Job, ...]:
 
 def nothing_missed(job: Job) -> Report:
     """What a sweep has to say where the log leaves it nothing to do."""
-    nothing = Found(work=(), launches=(), rejected=())
     log, name = near((job.options.shapes_from or Path()).absolute()), job.info.name
     why = f"no problem has a key that {log} names" if job.missed else f"{log} has no miss of {name}"
-    return report(job, nothing, (), (), gpu_s=0.0, not_locked=why)
+    return nothing(job, why)
 
 
 def guesses(rows: Sequence[Problem], key: str) -> tuple[Guess, ...]:

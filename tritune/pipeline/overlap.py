@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import Generic, Self, TypeVar
 
 from tritune import grouping, measure
+from tritune.compile import Found
 from tritune.device import Device
 from tritune.device.cuda import CudaDevice
 from tritune.journal import Journal
@@ -190,7 +191,7 @@ def compile_all(
     job: Job,
     pool: Pool,
     groups: Sequence[grouping.Group],
-    merge: Callable[[Sequence[Compiled]], tuple[Compiled, ...]],
+    found: Found,
     screening: Screening[CudaDevice] | None = None,
     *,
     lead: grouping.Lead,
@@ -198,6 +199,7 @@ def compile_all(
 ) -> tuple[tuple[Compiled, ...], tuple[Rejected, ...]]:
     """Compile one of each group; hand each problem over once it is whole, equal binaries merged."""
     work = Compiling(job, groups, lead, every_key=every_key)
+    merge = partial(grouping.merge, groups=groups, work=found.by_problem, lead=lead)
     waiting = Counter(one.candidate.problem for one in groups)
     made: dict[Problem, list[Compiled]] = {problem: [] for problem in waiting}
     rejected: list[Rejected] = []

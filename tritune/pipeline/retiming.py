@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tritune import choose, grouping, paired, places, setting
+from tritune import choose, paired, places, setting
 from tritune import compile as compiling
 from tritune.errors import EnvironmentFaultError, TrituneError
 from tritune.journal import Journal
@@ -203,11 +203,7 @@ def _compile(
 
     found = compiling.find_launches(pool, candidates, job.observer.advance)
     groups, failed = prepare.group(narrowed, pool, found, lead)
-
-    def merge(made: Sequence[Compiled]) -> tuple[Compiled, ...]:
-        return grouping.merge(made, groups, work=found.by_problem, lead=lead)
-
-    compiled, more = overlap.compile_all(narrowed, pool, groups, merge, lead=lead)
+    compiled, more = overlap.compile_all(narrowed, pool, groups, found, lead=lead)
     return compiled, (*found.rejected, *failed, *more)
 
 
