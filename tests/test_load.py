@@ -247,7 +247,7 @@ def test_a_plain_triton_kernel_is_answered_with_the_lines_to_add(child: Worker, 
         f"{path}: `fill` is a Triton kernel without its tritune line\n"
         "hint: write above its decorators\n"
         "    import tritune\n"
-        '    @tritune.kernel(key=["..."], default=dict(BLOCK=64, num_warps=4))'
+        '    @tritune.kernel(key=["n"], default=dict(BLOCK=64, num_warps=4))'
     )
 
 

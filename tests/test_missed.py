@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from hypothesis import given
+from hypothesis import strategies as st
 
 from projects import Project
 from test_views import report
-from tritune import misslog, places, setting, spec
+from tritune import keys, misslog, places, setting, spec
 from tritune.cli import tritune
 from tritune.errors import SpecError
 from tritune.model import Missed, Problem
@@ -162,7 +164,24 @@ def test_stale_and_a_log_are_two_answers_to_one_question(project):
 
 
 def test_text_in_a_key_may_have_blanks():
-    assert misslog.parts('n=1 how="a b=2" x=f16') == {"n": "1", "how": '"a b=2"', "x": "f16"}
+    assert keys.split('n=1 how="a b=2" x=f16') == {"n": "1", "how": '"a b=2"', "x": "f16"}
+    assert keys.split('how=("a b=2",c) x=f16') == {"how": '("a b=2",c)', "x": "f16"}
+
+
+VALUES = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False, allow_infinity=False),
+    st.text().filter(lambda text: text not in {"none", "True", "False"}),
+)  # fmt: skip
+
+
+@given(values=st.lists(VALUES, max_size=4))
+def test_the_parts_of_a_key_are_read_as_they_are_written(values):
+    written = {f"a{at}": keys.word(value) for at, value in enumerate(values)}
+
+    parts = keys.split(keys.joined(written.items()))
+
+    assert parts == written
+    assert [keys.value_of(text) for text in parts.values()] == values
 
 
 ROW = {"batch": 2, "heads": 16, "S": 1024, "causal": False, "dtype": "bfloat16"}

@@ -16,7 +16,7 @@ from fakes import H200_IDENTITY, KERNEL, TRITON, FakeDevice, config, entry, evid
 from projects import Project
 from test_measure_sweep import Silent, journal_of
 from test_measure_sweep import job as plain_job
-from tritune import expression, lock, pipeline, places
+from tritune import expression, keys, lock, pipeline, places
 from tritune.device import targets
 from tritune.errors import LockError
 from tritune.journal import Journal
@@ -34,7 +34,7 @@ from tritune.model import (
     Winner,
     Work,
 )
-from tritune.nearby import REACH, nearest, within
+from tritune.nearby import REACH, along, nearest, within
 from tritune.pipeline import SweepOptions, conclude, elsewhere, measuring, reach
 from tritune.pipeline import job as pipeline_job
 from tritune.pipeline.job import Job
@@ -183,12 +183,12 @@ def test_both_ends_of_what_is_verified_are_served(sizes):
 
 
 def test_a_size_is_a_whole_part_of_a_key():
-    assert reach.size_of("N=3 M=64 KM=5", "M") == reach.Size(
-        value=64, before="N=3 M=", after=" KM=5"
-    )
-    assert [reach.size_of(key, "M") for key in ("KM=5", "M=none", "M=0", "M=1.5", "M=-2")] == [
-        None
-    ] * 5
+    def sizes(key: str, *others: str) -> dict[int, str]:
+        return along([key, *others], keys.split(key).items(), "M")
+
+    others = "N=3 M=8 KM=5", "N=3 M=8 KM=6", "N=3 M=08 KM=5", "M=8 N=3 KM=5"
+    assert sizes("N=3 M=64 KM=5", *others) == {64: "N=3 M=64 KM=5", 8: "N=3 M=8 KM=5"}
+    assert [sizes(key) for key in ("KM=5", "M=none", "M=0", "M=1.5", "M=-2")] == [{}] * 5
 
 
 def test_both_ends_of_each_winner_are_verified_and_stand_in_the_lock(tmp_path, gpu):

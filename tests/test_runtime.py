@@ -839,6 +839,32 @@ def test_near_serves_no_size_beyond_what_was_verified(n, block, tmp_path, gpu):
     assert ran(kernel, n) == block
 
 
+@pytest.mark.parametrize(
+    ("written", "blocks"),
+    [
+        pytest.param(lambda text: text, (32, 16), id="as we write it"),
+        pytest.param(
+            lambda text: json.dumps(json.loads(text), indent=2), (32, 16), id="in another layout"
+        ),
+        pytest.param(lambda text: text.replace("1.0,", "1.0.0,"), (16, 16), id="damaged"),
+        pytest.param(
+            lambda text: json.dumps(json.loads(text.replace('"60 <= n <= 100"', "[60, 100]"))),
+            (16, 16),
+            id="in another layout and damaged",
+        ),
+    ],
+)
+def test_what_was_verified_is_read_whatever_the_layout_and_is_nothing_where_it_is_damaged(
+    written, blocks, tmp_path, gpu
+):
+    gpu()
+    file = locked(tmp_path / "t.lock", SHAPES, reach="60 <= n <= 100")
+    file.write_text(written(file.read_text(encoding="utf-8")), encoding="utf-8")
+    kernel = jitted(file, near="n")
+
+    assert (ran(kernel, 65), ran(kernel, 101)) == blocks
+
+
 def test_a_size_beyond_what_was_verified_is_a_miss_that_says_so(tmp_path, gpu, caplog):
     gpu()
     file = locked(tmp_path / "t.lock", SHAPES, reach="60 <= n <= 100")

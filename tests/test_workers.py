@@ -15,8 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from tritune.cores import default_jobs
 from tritune.errors import KernelError
-from tritune.workers import Died, Done, Pool, Raised, TimedOut, Worker, default_jobs
+from tritune.workers import Died, Done, Pool, Raised, TimedOut, Worker
 
 
 def number(value: int = 0) -> int:

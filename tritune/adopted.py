@@ -16,7 +16,7 @@ from triton.runtime.autotuner import Config as TritonConfig
 from tritune import keys, lookup, silicon, switches, tuned, undecorated
 from tritune.contract import Contract
 from tritune.dispatch import MEMO_LIMIT, Call, Kernel
-from tritune.errors import KernelError
+from tritune.errors import KernelError, line_of
 from tritune.model import DeviceIdentity, Value
 from tritune.tuned import Passed, Served, Tuning
 
@@ -119,7 +119,7 @@ class Adopted(Kernel):
         try:
             kept = list(self._prune(copies, named, grid=None, warmup=False, **kwargs))
         except Exception as error:  # noqa: BLE001  # somebody else's code raises anything
-            said = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+            said = line_of(error)
             self.notes[f"its early_config_prune fails, so all configs are tried ({said})"] = None
             return every
         self._learn(kept)

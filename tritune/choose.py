@@ -13,10 +13,10 @@ and otherwise in the next: no number of rounds shows it. So who holds a place gi
 what is better by more than the margin in each of them, and what leads is what leads in all taken
 together. A config that is locked is asked about in a third process before it goes.
 
-In 1,120 simulated second decisions on the softmax and split-K problems of `sweeps/recorded`, with
-a binary off by 0.5 % in each process, the confirmation alone changed 7.6 % of the entries, half of
-them for a true gain of less than 0.5 %; both change 2.9 %, for a true gain of 0.9 % in the middle
-(`tests/benchmarks/bench_trust.py`).
+In simulated second decisions on the softmax and split-K problems of `sweeps/recorded`, with a
+binary off by 0.5 % in each process, the confirmation alone changed 7.6 % of the entries, half of
+them for a true gain of less than 0.5 %; finals and confirmation 2.9 %; with the third process
+0.7 %, for a true gain of 1.6 % in the middle (`tests/benchmarks/bench_trust.py`).
 """
 
 from __future__ import annotations

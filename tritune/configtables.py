@@ -9,24 +9,22 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
-from tritune import jsonplaces
+from tritune import jsonplaces, keys
 from tritune.errors import TableError
-from tritune.keys import dtype_name
-from tritune.model import Value
+from tritune.model import PLAIN, RARE, Value
 
-_PLAIN = (bool, int, float, str, type(None))
 _SIZE = re.compile(r"[0-9]+")
 _IN_NAME = re.compile(r"""(?:^|,)(\w+)=((?:\[[^\]]*\]|\([^)]*\)|"(?:[^"\\]|\\.)*"|[^,\[("])*)""")
 """A part of a file's name; brackets and quotes may hold commas."""
 _DTYPE = re.compile(r"torch\.\w+")
 _DEVICE = "device_name"
 _VERSION = "triton_version"
-_UNSAID = {"num_ctas": 1, "maxnreg": None, "pre_hook": None, "ir_override": None}
+_UNSAID = {**RARE, "pre_hook": None, "ir_override": None}
 """Fields of a Config of Triton's, with what they are where nobody has set them."""
 
 
@@ -68,7 +66,7 @@ def parse_vllm(text: str, path: str, axis: str) -> Table:
     parts = [(n, str(int(v)) if _SIZE.fullmatch(v) else v) for n, v in named.items()]
     rows = []
     for size, values in whole.items():
-        where = _where(path, text, (size,))
+        where = jsonplaces.where(path, text, (size,))
         if not _SIZE.fullmatch(size):
             what = f"expected a size of {axis}, got {json.dumps(size)[:40]}"
             raise TableError(what, where=where, hint=_hint(whole))
@@ -109,12 +107,12 @@ def parse_autotune(text: str, path: str) -> Table:
     if [str(one) for one in key[len(own) :]] != said:
         raise TableError(
             f"expected values and then dtypes, got {json.dumps(key)[:60]}",
-            where=_where(path, text, ("key",)),
+            where=jsonplaces.where(path, text, ("key",)),
         )
     row = Row(
-        where=_where(path, text, at),
-        ordered=tuple(map(_key_text, own)),
-        dtypes=tuple(map(dtype_name, said)),
+        where=jsonplaces.where(path, text, at),
+        ordered=tuple(map(keys.word, own)),
+        dtypes=tuple(map(keys.dtype_name, said)),
         values=tuple(_fields(timings[best][0], path, text, at).items()),
     )
     return Table(path=path, rows=(row,))
@@ -127,7 +125,7 @@ def _time(item: Any, path: str, text: str, index: int) -> float:
     )
     if not isinstance(median, (int, float)) or isinstance(median, bool):
         what = f"expected a config and its times, got {json.dumps(item)[:40]}"
-        raise TableError(what, where=_where(path, text, ("configs_timings", index)))
+        raise TableError(what, where=jsonplaces.where(path, text, ("configs_timings", index)))
     return float(median)
 
 
@@ -138,13 +136,6 @@ def _fields(
     inner = config.get("kwargs")
     options = {n: v for n, v in config.items() if n != "kwargs" and v != _UNSAID.get(n, ...)}
     return _values({**_object(inner, path, text, (*at, "kwargs")), **options}, path, text, at)
-
-
-def _key_text(value: Any) -> str:
-    """As `keys` writes it."""
-    if isinstance(value, str):
-        return value if value.replace(".", "_").isidentifier() else json.dumps(value)
-    return "none" if value is None else str(value)
 
 
 def _load(text: str, path: str) -> Any:
@@ -166,38 +157,26 @@ def _load(text: str, path: str) -> Any:
 def _object(value: Any, path: str, text: str, at: jsonplaces.Path) -> dict[str, Any]:
     if not isinstance(value, dict):
         what = f"expected an object, got {json.dumps(value)[:40]}"
-        raise TableError(what, where=_where(path, text, at))
+        raise TableError(what, where=jsonplaces.where(path, text, at))
     return dict(value)
 
 
 def _values(value: Any, path: str, text: str, at: jsonplaces.Path) -> dict[str, Value]:
     found = _object(value, path, text, at)
     for name, one in found.items():
-        if type(one) not in _PLAIN or (isinstance(one, float) and not math.isfinite(one)):
+        if type(one) not in PLAIN or (isinstance(one, float) and not math.isfinite(one)):
             what = f"expected a value, got {json.dumps(one)[:40]}"
-            raise TableError(what, where=_where(path, text, (*at, name)))
+            raise TableError(what, where=jsonplaces.where(path, text, (*at, name)))
     return found
-
-
-def _where(path: str, text: str, at: jsonplaces.Path) -> str:
-    inside = ".".join(str(part) for part in at)
-    line = jsonplaces.line_of(text, at)
-    return f"{path}:{line}: {inside}" if inside else f"{path}:{line}"
-
-
-def key_parts(key: str) -> Iterator[tuple[str, str]]:
-    """`M=64 a=f16` -> (M, 64), (a, f16). A text with a blank in it is quoted, as JSON."""
-    for found in re.finditer(r'(\w+)=("(?:[^"\\]|\\.)*"|\S*)', key):
-        yield found[1], found[2]
 
 
 def row_of_key(where: str, key: object, axis: str, values: Mapping[str, Value]) -> Row:
     """A row of a mapping in Python: its key is a whole key, or a size of *axis*."""
     if isinstance(key, str) and "=" in key:
-        parts: Sequence[tuple[str, str]] = tuple(key_parts(key))
+        parts = keys.split(key)
     elif isinstance(key, int) and not isinstance(key, bool):
-        parts = ((axis, str(key)),)
+        parts = {axis: str(key)}
     else:
         what = f"expected a key as `M=64 a=f16`, or a size of {axis}, got {key!r}"
         raise TableError(what, where=where)
-    return Row(where=where, parts=tuple(parts), values=tuple(values.items()))
+    return Row(where=where, parts=tuple(parts.items()), values=tuple(values.items()))

@@ -8,14 +8,14 @@ from __future__ import annotations
 import difflib
 import inspect
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
 from tritune.errors import KernelError
-from tritune.model import LAUNCH_OPTIONS, Value
+from tritune.model import LAUNCH_OPTIONS, RARE, Value
 
 MISSING = inspect.Parameter.empty
 NAMED = 256
@@ -82,6 +82,15 @@ def layers(decorated: object) -> Iterator[object]:
         if inspect.isfunction(decorated):
             return
         decorated = getattr(decorated, "fn", None)
+
+
+def with_heuristics(step: Any, named: dict[str, Any]) -> dict[str, Any]:
+    """Add to the arguments of a launch those that heuristics at or below *step* set."""
+    while hasattr(step, "fn"):
+        for name, heuristic in getattr(step, "values", {}).items():
+            named[name] = heuristic(dict(named))
+        step = step.fn
+    return named
 
 
 def describe(decorated: object) -> Function:
@@ -177,6 +186,11 @@ def quoted(names: Iterable[str]) -> str:
     return ", ".join(f"`{name}`" for name in names)
 
 
+def rare(configs: Collection[Any]) -> tuple[str, ...]:
+    """The rare launch options that any of these Configs of Triton's says."""
+    return tuple(n for n, v in RARE.items() if any(getattr(one, n, v) != v for one in configs))
+
+
 def call_site() -> str:
     """`file:line` of the nearest caller that is neither tritune nor triton; empty for a worker."""
     ours = str(Path(__file__).parent)
@@ -253,12 +267,16 @@ def _module_of(file: str, fallback: str) -> str:
     path = Path(file)
     if not path.is_file():
         return fallback
-    parts = [] if path.stem == "__init__" else [path.stem]
+    own = [] if path.stem == "__init__" else [path.stem]
+    return ".".join([*path.parent.relative_to(root(path)).parts, *own])
+
+
+def root(path: Path) -> Path:
+    """The folder that the module in a file is imported from."""
     folder = path.parent
     while (folder / "__init__.py").is_file():
-        parts.insert(0, folder.name)
         folder = folder.parent
-    return ".".join(parts)
+    return folder
 
 
 def _annotation(parameter: inspect.Parameter) -> str:

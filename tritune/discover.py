@@ -42,13 +42,28 @@ class _Found:
         return {name: config.get(name) for name in self.kernel.tunables}
 
 
-def open_op(kernel: str | None, problem: str | None, target: Target) -> tuple[Loaded, ...]:
-    """Load an op where what it imports, or asks of a driver, is told of *target*."""
+def open_op(kernel: str | None, problem: str | None, target: Target | None) -> tuple[Loaded, ...]:
+    """Load an op where what it imports, or asks of a driver, is told of *target*, if any."""
+    if problem is None or target is None:
+        return load.load_all(kernel, problem)
     import triton
 
     triton.runtime.driver.set_active(StandIn(gpu_target(target), target))
     with fakes.importing(target):
         return load.load_all(kernel, problem)
+
+
+def describe(
+    loaded: tuple[Loaded, ...], problems: Sequence[Problem], target: Target
+) -> tuple[KernelInfo, ...]:
+    """The kernels of a sweep file, those that nobody decorated found by running the op."""
+    infos = load.describe_all(loaded)
+    return discover(loaded, problems, target) if needs_op(infos) else infos
+
+
+def needs_op(infos: Sequence[KernelInfo]) -> bool:
+    """Whether only the op can tell which kernels these are, or under which keys."""
+    return not infos or any(info.foreign for info in infos)
 
 
 def discover(

@@ -44,7 +44,7 @@ def sweep_text(subject: Subject, places: Places, target: str) -> str:
             head,
             f"kernel: {places.kernel}",
             *([f"problem: {places.problem}"] if places.problem else []),
-            *_targets(target),
+            *targets(target),
             "",
             *_space(subject),
             "",
@@ -62,7 +62,8 @@ def sweep_text(subject: Subject, places: Places, target: str) -> str:
     )
 
 
-def _targets(target: str) -> list[str]:
+def targets(target: str) -> list[str]:
+    """The line of a sweep file that says where it ships."""
     if target:
         return [f"targets: [{target}]"]
     return ["# targets: [H200]  # the GPUs it ships on; needed where a sweep has no GPU"]

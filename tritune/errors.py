@@ -10,6 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 
+def line_of(error: Exception) -> str:
+    """What somebody else's code raised, in a line."""
+    return f"{type(error).__name__}: {error}".splitlines()[0][:200]
+
+
 class TrituneError(Exception):
     """A message in three parts: `where: what`, and on its own line `hint: what next`."""
 

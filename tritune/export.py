@@ -9,14 +9,12 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from tritune.configtables import key_parts
 from tritune.errors import TableError
-from tritune.model import LAUNCH_OPTIONS, Config, DeviceIdentity, Entry, LockedKey, Value
+from tritune.keys import split
+from tritune.model import FIELDS, LAUNCH_OPTIONS, Config, DeviceIdentity, Entry, LockedKey, Value
 
 Locked = tuple[LockedKey, Entry]
 
-_FIELDS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
-"""The launch options that a `triton.Config` has a field for."""
 _TILES = re.compile(r"(BLOCK|GROUP)_([MNK])")
 _SIZE = re.compile(r"0|[1-9][0-9]*")
 _VLLM = ("E", "N")
@@ -58,10 +56,8 @@ def configs_source(kernel: str, device: str, entries: Sequence[Locked]) -> str:
 
 def _config(config: Config) -> str:
     values = dict(_said(config))
-    meta = ", ".join(
-        f'"{name}": {value!r}' for name, value in values.items() if name not in _FIELDS
-    )
-    options = "".join(f", {name}={values[name]!r}" for name in _FIELDS if name in values)
+    meta = ", ".join(f'"{name}": {value!r}' for name, value in values.items() if name not in FIELDS)
+    options = "".join(f", {name}={values[name]!r}" for name in FIELDS if name in values)
     return f"triton.Config({{{meta}}}{options})"
 
 
@@ -82,7 +78,7 @@ def vllm_tables(
     """
     tables: dict[tuple[tuple[str, str], ...], dict[str, Config]] = {}
     for at, entry in entries:
-        parts = dict(key_parts(at.key))
+        parts = split(at.key)
         size = parts.pop(axis, None)
         if size is None or not _SIZE.fullmatch(size):
             what = f"`{axis}` is {size!r}, not a size" if size else f"it has no `{axis}`"

@@ -6,15 +6,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tritune.configtables import Row, key_parts
+from tritune.configtables import Row
 from tritune.errors import TableError
-from tritune.keys import dtype_name
-from tritune.model import LAUNCH_OPTIONS, Config, Value
-
-_UNSAID: dict[str, Value] = {"num_ctas": 1, "maxnreg": None}
-"""What a launch option is where a table does not say it, as Triton has it."""
-_TRITONS: dict[str, Value] = {"num_warps": 4, "num_stages": 3}
-"""What a `triton.Config` says of a launch option of which its author says nothing."""
+from tritune.keys import dtype_name, joined, split
+from tritune.model import FIELDS, LAUNCH_OPTIONS, RARE, Config, Value
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,7 +50,7 @@ def config(row: Row, receiver: Receiver, renames: Mapping[str, str]) -> Config:
         if to and not _is_said_by_triton(to, value, own):
             values[to] = value
             _check_name(name, to, row, receiver)
-    missing = [name for name in own if name not in values and name not in _UNSAID]
+    missing = [name for name in own if name not in values and name not in RARE]
     if missing:
         raise TableError(
             f"it has no {', '.join(f'`{name}`' for name in missing)}, which `{receiver.short}` "
@@ -64,7 +59,7 @@ def config(row: Row, receiver: Receiver, renames: Mapping[str, str]) -> Config:
             hint=f"it has {', '.join(name for name, _ in row.values)}; --rename OLD=NEW gives a "
             "name of the table the kernel's",
         )
-    values |= {name: _UNSAID[name] for name in own if name not in values}
+    values |= {name: RARE[name] for name in own if name not in values}
     for name, value in values.items():
         _check_type(name, value, row, own)
     return Config.of(values)
@@ -79,8 +74,7 @@ def _own_name(name: str, row: Row, own: Mapping[str, Value]) -> str:
 
 def _is_said_by_triton(name: str, value: Value, own: Mapping[str, Value]) -> bool:
     """An option that the kernel does not tune, and that is what a launch without it has."""
-    unsaid = {**_UNSAID, **_TRITONS}
-    return name not in own and name in unsaid and unsaid[name] == value
+    return name not in own and name in FIELDS and FIELDS[name] == value
 
 
 def _check_name(name: str, to: str, row: Row, receiver: Receiver) -> None:
@@ -105,7 +99,7 @@ def _check_type(name: str, value: Value, row: Row, own: Mapping[str, Value]) -> 
 
 def fits(row: Row, key: str, receiver: Receiver) -> bool:
     """Whether a key is one that a row is for."""
-    parts = dict(key_parts(key))
+    parts = split(key)
     named = {**dict(row.parts), **dict(zip(receiver.key, row.ordered, strict=False))}
     if any(parts[name] != value for name, value in named.items() if name in parts):
         return False
@@ -144,7 +138,7 @@ def key_of(row: Row, template: str, receiver: Receiver) -> str:
     """
     own = {**dict(row.parts), **dict(zip(receiver.key, row.ordered, strict=False))}
     found = {name: value for name, value in own.items() if name in _known(receiver)}
-    for name, text in key_parts(template):
+    for name, text in split(template).items():
         if name not in _known(receiver):
             _refuse_part(name, receiver)
         found[name] = re.sub(r"\{(\w*)\}", lambda gap: _filled(gap[1], own, row), text)
@@ -161,7 +155,7 @@ def key_of(row: Row, template: str, receiver: Receiver) -> str:
         )
     for name in tensors:
         found[name] = _tensor(found[name])
-    return " ".join(f"{name}={found[name]}" for name in needed)
+    return joined((name, found[name]) for name in needed)
 
 
 def _known(receiver: Receiver) -> Sequence[str]:

@@ -39,12 +39,7 @@ class Captured:
     def named(self) -> dict[str, Any]:
         """Every argument by name, those that heuristics set included."""
         named = dict(zip(self.kernel.arg_names, self.args, strict=False)) | self.kwargs
-        step = self.kernel.fn
-        while hasattr(step, "fn"):
-            for name, heuristic in getattr(step, "values", {}).items():
-                named[name] = heuristic(dict(named))
-            step = step.fn
-        return named
+        return contract.with_heuristics(self.kernel.fn, named)
 
     def grid_sizes(self) -> tuple[int, ...]:
         grid = self.grid(self.named()) if callable(self.grid) else self.grid

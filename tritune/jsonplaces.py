@@ -30,10 +30,11 @@ def places(text: str) -> tuple[Place, ...]:
     return tuple(_Reader(text).value(0, (), 1))
 
 
-def line_of(text: str, path: Path) -> int:
-    """The line of the value at *path*, or of the nearest that holds it."""
+def where(file: str, text: str, path: Path) -> str:
+    """`file:line: path` of the value at *path*, with the line of the nearest that holds it."""
     lines = {place.path: place.line for place in places(text)}
-    return next(lines[path[:depth]] for depth in range(len(path), -1, -1) if path[:depth] in lines)
+    line = next(lines[path[:d]] for d in range(len(path), -1, -1) if path[:d] in lines)
+    return f"{file}:{line}: {'.'.join(map(str, path))}" if path else f"{file}:{line}"
 
 
 def doubled(text: str) -> tuple[Place, Place] | None:

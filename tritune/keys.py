@@ -1,33 +1,27 @@
-"""keys: the arguments of a call -> the text that its winner is looked up by."""
+"""keys: the arguments of a call -> the text that its winner is looked up by, and its parts.
+
+The one place that knows how a key is written.
+"""
 
 from __future__ import annotations
 
 import json
 import operator
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tritune.contract import Contract
 from tritune.errors import KernelError
+from tritune.model import DTYPES, Value
 
 ALIGNMENT = 16
 """Bytes; Triton compiles another binary for a pointer that is not a multiple of it."""
 
-_TORCH = {
-    "float16": "f16",
-    "bfloat16": "bf16",
-    "float32": "f32",
-    "float64": "f64",
-    "int8": "i8",
-    "int16": "i16",
-    "int32": "i32",
-    "int64": "i64",
-    "uint8": "u8",
-    "uint16": "u16",
-    "uint32": "u32",
-    "uint64": "u64",
-    "bool": "i1",
-}
+UNALIGNED = "(unaligned)"
+_PART = re.compile(r'(\w+)=((?:"(?:[^"\\]|\\.)*"|\S)*)')
+"""A text with a blank in it is quoted, as JSON."""
+_WORDS: Mapping[str, Value] = {"none": None, "True": True, "False": False}
 _TRITON = {
     "fp16": "f16",
     "fp32": "f32",
@@ -38,16 +32,43 @@ _TRITON = {
     "fp8e4b8": "f8e4m3fnuz",
     "fp8e5b16": "f8e5m2fnuz",
 }
-_TENSORS = frozenset({"Tensor", "Parameter"})
-"""torch's own classes; torch itself is not imported."""
-_PLAIN = frozenset({int, float, bool, type(None)})
-_HASHED = _PLAIN | {str}
-"""Classes of a key argument that is remembered as it is."""
 
 
 def text(contract: Contract, bound: Mapping[str, Any]) -> str:
     """`M=64 N=4096 a=f16 b=f16(unaligned)`: what the lockfile has, and a reviewer reads."""
-    return " ".join(f"{name}={value}" for name, value in parts(contract, bound))
+    return joined(parts(contract, bound))
+
+
+def joined(named: Iterable[tuple[str, str]]) -> str:
+    """(M, 64), (a, f16) -> `M=64 a=f16`."""
+    return " ".join(f"{name}={value}" for name, value in named)
+
+
+def split(key: str) -> dict[str, str]:
+    """The parts of a key by name, as text."""
+    return dict(_PART.findall(key))
+
+
+def word(value: Any) -> str:
+    """A plain value as a key has it."""
+    if isinstance(value, str):
+        return value if _is_bare(value) else json.dumps(value)
+    return "none" if value is None else str(value)
+
+
+def value_of(text: str) -> Value:
+    """The same back: a part of a key as a problem takes it."""
+    if text in _WORDS or _is_bare(text):
+        return _WORDS.get(text, text)
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return text
+    return found if isinstance(found, (int, float, str)) else text
+
+
+def _is_bare(text: str) -> bool:
+    return text.replace(".", "_").isidentifier()
 
 
 def parts(contract: Contract, bound: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -97,7 +118,7 @@ def is_empty(contract: Contract, bound: Mapping[str, Any]) -> bool:
 def dtype_name(dtype: object) -> str:
     """`torch.float16` and Triton's `fp16` are both `f16`."""
     name = str(dtype).rpartition(".")[2]
-    name = _TORCH.get(name) or _TRITON.get(name) or name
+    name = DTYPES.get(name) or _TRITON.get(name) or name
     return name.replace("float8_", "f8")
 
 
@@ -124,7 +145,7 @@ def _tensor(value: Any, *, aligned: bool) -> str:
     if base is None:
         return type(value).__name__
     known = aligned or _pointer(base) % ALIGNMENT == 0
-    return dtype_name(base.dtype) + ("" if known else "(unaligned)")
+    return dtype_name(base.dtype) + ("" if known else UNALIGNED)
 
 
 def _layout_text(value: Any) -> str:
@@ -147,12 +168,8 @@ def layout(shape: Sequence[int], strides: Sequence[int]) -> int:
 
 def _scalar(contract: Contract, name: str, value: Any) -> str:
     value = getattr(value, "value", value)  # a tl.constexpr, or a member of an enumeration
-    if value is None:
-        return "none"
-    if isinstance(value, str):
-        return value if value.replace(".", "_").isidentifier() else json.dumps(value)
-    if isinstance(value, (bool, float)):
-        return str(value)
+    if value is None or isinstance(value, (str, bool, float)):
+        return word(value)
     if hasattr(value, "__index__") and not is_tensor(value):  # int, numpy's integers, torch.SymInt
         return str(operator.index(value))
     return _thing(contract, name, value)

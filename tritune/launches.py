@@ -13,7 +13,7 @@ from typing import Any
 
 from tritune import runtime
 from tritune.device import fakes
-from tritune.errors import KernelError, TrituneError
+from tritune.errors import KernelError, TrituneError, line_of
 from tritune.intercept import Captured, UnmadeError, capture, is_admitted
 from tritune.load import Loaded
 from tritune.model import (
@@ -111,7 +111,7 @@ def _facts(
                 pruned = Rejected(candidate=candidate, reason=Reason.PRUNED, detail=PRUNED)
                 found.append(pruned)
             except Exception as error:  # noqa: BLE001  # the boundary: an op may raise anything
-                detail = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+                detail = line_of(error)
                 rejected = Rejected(candidate=candidate, reason=Reason.LAUNCHES, detail=detail)
                 found.append(rejected)
             else:

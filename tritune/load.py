@@ -72,7 +72,6 @@ def describe(loaded: Loaded) -> KernelInfo:
     """What the parent, which imports none of it, has to know."""
     kernel, function = loaded.kernel, loaded.kernel.contract.function
     code = inspect.unwrap(loaded.problem).__code__
-    parameters = inspect.signature(loaded.problem).parameters
     return KernelInfo(
         name=kernel.name,
         file=function.file,
@@ -81,13 +80,13 @@ def describe(loaded: Loaded) -> KernelInfo:
         constexprs=function.constexprs,
         tunables=tuple(kernel.tunables),
         default=Config.of(kernel.default),
-        configs=_configs(kernel),
+        configs=own_configs(kernel),
         key=tuple(kernel.key_names),
         near=kernel.near,
         lockfile=str(kernel.lockfile),
         problem=_reference(loaded.problem, code.co_filename),
         problem_line=code.co_firstlineno,
-        problem_params=tuple((n, p.default is not p.empty) for n, p in parameters.items()),
+        problem_params=parameters(loaded.problem),
         source=source_digest(kernel),
         problem_source=problem_digest(loaded.problem),
         foreign=loaded.is_foreign,
@@ -101,7 +100,13 @@ def _lockfile(function: Callable[..., Any]) -> Path:
     return Path(switches.lockfile() or beside).absolute()
 
 
-def _configs(kernel: Any) -> tuple[Config, ...]:
+def parameters(problem: Callable[..., Any]) -> tuple[tuple[str, bool], ...]:
+    """The parameters of a problem function; True where one has a default."""
+    found = inspect.signature(problem).parameters
+    return tuple((name, one.default is not one.empty) for name, one in found.items())
+
+
+def own_configs(kernel: Any) -> tuple[Config, ...]:
     """Its own list, told apart by the tunables alone, and each one once."""
     listed: Iterable[Mapping[str, Value]] = kernel.tuning.values
     own = [{name: values.get(name) for name in kernel.tunables} for values in listed]
@@ -126,39 +131,27 @@ def _kernel_or_called(reference: str) -> Any:
 def _kernel(reference: str) -> Any:
     module, name = import_reference(reference)
     found = find(module, name, "tunable kernels", is_kernel)
-    where = _place(module)
+    where = place(module)
     if is_kernel(found):
         return _with_source(found, where)
     if adopted := adopt.adopted_at(found):
         return _with_source(adopted, where)
-    if any(kind.__module__.startswith("triton.") for kind in type(found).__mro__):
-        raise KernelError(
-            f"`{name}` is a Triton kernel without its tritune line",
-            where=where,
-            hint=f"write above its decorators\n    import tritune\n    {_decorator(found)}"
-            + _or_problem(found),
-        )
-    raise KernelError(
-        f"`{name}` is {_kind(found)}, not a kernel",
-        where=where,
-        hint=_these("tunable kernels", module, is_kernel),
-    )
+    what = f"`{name}` is {_kind(found)}, not a kernel"
+    hint = _these("tunable kernels", module, is_kernel)
+    if is_triton(found):
+        what, hint = f"`{name}` is a Triton kernel without its tritune line", _lines(found, name)
+    raise KernelError(what, where=where, hint=hint)
 
 
-def _or_problem(found: Any) -> str:
-    other = "\nor name a function that makes its problems: `problem: FILE.py:FUNCTION`"
-    return other if adopt.inside(found) is not None else ""
+def _lines(found: Any, name: str) -> str:
+    """What its owner has to write for a Triton kernel that cannot be tuned as it is."""
+    from tritune import draft, subject  # which need this module
 
-
-def _decorator(found: Any) -> str:
-    if hasattr(found, "configs"):
-        return "@tritune.kernel"
-    *_, plain = contract.layers(found)
-    parameters = inspect.signature(plain).parameters if inspect.isfunction(plain) else {}
-    tunable = [n for n, p in parameters.items() if "constexpr" in str(p.annotation)]
-    default = ", ".join(f"{name}=64" for name in tunable if name.isupper())
-    options = f"{default}, num_warps=4" if default else "num_warps=4"
-    return f'@tritune.kernel(key=["..."], default=dict({options}))'
+    line = draft.decorator(subject.of(found, name))
+    hints = [f"write above its decorators\n    import tritune\n    {line}"] if line else []
+    if adopt.inside(found) is not None:
+        hints.append("name a function that makes its problems: `problem: FILE.py:FUNCTION`")
+    return "\nor ".join(hints)
 
 
 def _problem(reference: str) -> Callable[..., Any]:
@@ -168,7 +161,7 @@ def _problem(reference: str) -> Callable[..., Any]:
         return found
     raise KernelError(
         f"`{name}` is {_kind(found)}, not a problem function",
-        where=_place(module),
+        where=place(module),
         hint=_these("functions", module, inspect.isfunction),
     )
 
@@ -176,6 +169,14 @@ def _problem(reference: str) -> Callable[..., Any]:
 def is_kernel(thing: object) -> bool:
     """Whether it is what `@tritune.kernel` makes."""
     return hasattr(type(thing), "key_of")
+
+
+def is_triton(thing: object) -> bool:
+    """Whether it is a jit function, or what is wrapped around one."""
+    if isinstance(thing, type) or not hasattr(thing, "run"):
+        return False
+    *wrappers, plain = contract.layers(thing)
+    return inspect.isfunction(plain) and bool(wrappers)
 
 
 def _with_source(kernel: Any, where: str) -> Any:
@@ -225,7 +226,7 @@ def find(module: ModuleType, name: str, kinds: str, wanted: Callable[[object], b
         if not part or not hasattr(found, part):
             raise KernelError(
                 f"it has no `{name}`" if name else "no name after the module",
-                where=_place(module),
+                where=place(module),
                 hint=_suggestion(name, kinds, module, wanted),
             )
         found = getattr(found, part)
@@ -247,5 +248,6 @@ def _names(module: ModuleType, wanted: Callable[[object], bool]) -> list[str]:
     return [name for name, thing in vars(module).items() if wanted(thing)]
 
 
-def _place(module: ModuleType) -> str:
+def place(module: ModuleType) -> str:
+    """Where it is, for messages."""
     return getattr(module, "__file__", None) or module.__name__

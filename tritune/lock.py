@@ -19,7 +19,7 @@ from filelock import FileLock
 from tritune.devicelabels import with_device
 from tritune.errors import EnvironmentFaultError, LockError, TrituneError
 from tritune.lockrender import render, sort_entries
-from tritune.locktext import parse
+from tritune.locktext import RESTORE, parse
 from tritune.model import DeviceIdentity, Entry, Evidence, Lock, LockedKey, Winner
 
 __all__ = ["merge_winners", "parse", "read", "read_as", "render", "update", "write"]
@@ -44,11 +44,8 @@ def read_as(path: Path, name: str) -> Lock:
     except FileNotFoundError:
         raise
     except UnicodeDecodeError as error:
-        raise LockError(
-            f"is not UTF-8 at byte {error.start}",
-            where=name,
-            hint="restore it from git, or delete the file and sweep again",
-        ) from error
+        what = f"is not UTF-8 at byte {error.start}"
+        raise LockError(what, where=name, hint=RESTORE) from error
     except OSError as error:
         raise _cannot("read", path, error) from error
     return parse(text, name)

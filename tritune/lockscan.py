@@ -26,7 +26,6 @@ _OUTER = {depth: re.compile(rb"\n {0,%d}[^ ]" % depth) for depth in (2, 3)}
 _ENTRY = re.compile(
     r'\n    "(.*)": \{\n     "config": (\{.*\}),\n     "evidence": \{.*\}\n    \}(,?)(?=\n|\Z)'
 )
-_EVIDENCE = r'\n     "evidence": (\{.*\})'
 _NESTED = frozenset({dict, list})
 _LINES = 4
 """Of an entry."""
@@ -53,15 +52,14 @@ class Scan:
             found[device] = entries
         return found or None
 
-    def evidence(self, kernel: str, device: str, key: str) -> Any:
-        """What stands for one of the entries that `configs` gave; None where it is damaged."""
+    def entry(self, kernel: str, device: str, key: str) -> Any:
+        """One of the entries that `configs` gave, as JSON has it; empty where it is damaged."""
         start, end = (_blocks(self.data, 3, *self.kernels[kernel]) or {})[device]
-        head = r"\n    " + re.escape(json.dumps(key)) + r': \{\n     "config": \{.*\},'
-        found = re.search(head + _EVIDENCE, self.data[start:end].decode("ascii"))
+        _, _, rest = self.data[start:end].partition(f"\n    {json.dumps(key)}: ".encode())
         try:
-            return json.loads(found[1]) if found else None
+            return json.JSONDecoder().raw_decode(rest.decode("ascii"))[0]
         except ValueError:
-            return None
+            return {}
 
 
 def scan(data: bytes) -> Scan | None:

@@ -19,7 +19,7 @@ from tritune.model import Config, DeviceIdentity, Entry, Evidence, Lock, LockedK
 VERSION = 1
 
 _MARKER = re.compile(r"^(<{7}|={7}|>{7}|\|{7})( .*)?$", re.MULTILINE)
-_RESTORE = "restore it from git, or delete the file and sweep again"
+RESTORE = "restore it from git, or delete the file and sweep again"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -96,7 +96,7 @@ def _load(text: str, path: str) -> Any:
             "starts with a byte-order mark", where=f"{path}:1", hint="save it as plain UTF-8"
         )
     if not text.strip():
-        raise LockError("is empty", where=path, hint=_RESTORE)
+        raise LockError("is empty", where=path, hint=RESTORE)
     if marker := _MARKER.search(text):
         line = text.count("\n", 0, marker.start()) + 1
         raise LockError(
@@ -123,11 +123,11 @@ def _decode(text: str, path: str) -> Any:
     except json.JSONDecodeError as error:
         raise _broken(error, text, path) from error
     except (RecursionError, ValueError) as error:  # nested too deep; a number of 5,000 digits
-        raise LockError(f"is not a lockfile: {error}", where=path, hint=_RESTORE) from error
+        raise LockError(f"is not a lockfile: {error}", where=path, hint=RESTORE) from error
     if strange:
         line = text.count("\n", 0, text.index(strange[0])) + 1
         raise LockError(
-            f"{strange[0]} is not a number that JSON has", where=f"{path}:{line}", hint=_RESTORE
+            f"{strange[0]} is not a number that JSON has", where=f"{path}:{line}", hint=RESTORE
         )
     if twice:
         raise _doubled(text, path)
@@ -139,7 +139,7 @@ def _broken(error: json.JSONDecodeError, text: str, path: str) -> LockError:
         what = "is cut off here"
     else:
         what = f"is not JSON: {error.msg.lower()}"
-    return LockError(what, where=f"{path}:{error.lineno}", hint=_RESTORE)
+    return LockError(what, where=f"{path}:{error.lineno}", hint=RESTORE)
 
 
 def _doubled(text: str, path: str) -> LockError:
@@ -163,11 +163,8 @@ class _Reader:
         # of 10,000 entries that saves half of what reading them costs.
         self.usual: dict[tuple[object, ...], tuple[str, ...]] = {}
 
-    def wrong(self, what: str, at: jsonplaces.Path, hint: str = _RESTORE) -> LockError:
-        line = jsonplaces.line_of(self.text, at)
-        inside = ".".join(str(part) for part in at)
-        where = f"{self.path}:{line}: {inside}" if inside else f"{self.path}:{line}"
-        return LockError(what, where=where, hint=hint)
+    def wrong(self, what: str, at: jsonplaces.Path, hint: str = RESTORE) -> LockError:
+        return LockError(what, where=jsonplaces.where(self.path, self.text, at), hint=hint)
 
     def expected(self, what: str, value: object, at: jsonplaces.Path) -> LockError:
         return self.wrong(f"expected {what}, got {json.dumps(value)[:40]}", at)

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from tritune import devicelabels, lockscan, locktext, nearby, predicate
 from tritune.errors import LockError
+from tritune.keys import joined
 from tritune.model import Config, DeviceIdentity, Value
 
 logger = logging.getLogger("tritune")
@@ -45,7 +46,7 @@ class Asked:
 
     @property
     def text(self) -> str:
-        return " ".join(f"{name}={value}" for name, value in self.key)
+        return joined(self.key)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -104,14 +105,10 @@ class Lockfile:
 
     def reach(self, kernel: str, label: str, key: str) -> str:
         """The sizes that an entry was verified to serve; empty where its evidence names none."""
-        if (scan := self._scan) is not None:
-            evidence = scan.evidence(kernel, label, key)
-        else:
-            kernels = self.document.kernels if self.document else {}
-            evidence = kernels[kernel][label][key].get("evidence")
-        if not isinstance(evidence, Mapping):
-            return UNREADABLE
-        return str(evidence.get("reach", ""))
+        scan, kernels = self._scan, self.document.kernels if self.document else {}
+        entry = scan.entry(kernel, label, key) if scan else kernels[kernel][label][key]
+        evidence = entry.get("evidence")
+        return str(evidence.get("reach", "")) if isinstance(evidence, Mapping) else UNREADABLE
 
     def announce(self, device: DeviceIdentity) -> None:
         """Say once which file and which device's entries this process runs."""

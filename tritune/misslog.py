@@ -7,26 +7,22 @@ told. A process writes a key once, so the count is one of processes.
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tritune import keys
 from tritune.errors import SpecError
+from tritune.model import DTYPES, Value
 
-_PART = re.compile(r'(\w+)=("(?:[^"\\]|\\.)*"|\S+)')
-UNALIGNED = "(unaligned)"
-DTYPES = {
-    keys.dtype_name(name): name
-    for name in (
-        *("float16", "bfloat16", "float32", "float64"),
-        *("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz"),
-        *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool"),
-    )
-}
+LONG_DTYPES = {short: name for name, short in DTYPES.items()}
 """Element types as a key spells them -> as a sweep file does."""
+
+
+def dtypes(parts: Mapping[str, str]) -> list[Value]:
+    """The element types that a key names, as a sweep file spells them."""
+    return list(dict.fromkeys(LONG_DTYPES[text] for text in parts.values() if text in LONG_DTYPES))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -78,8 +74,3 @@ def _miss(line: str) -> tuple[str, str] | None:
         case {"kernel": str(kernel), "key": str(key)}:
             return kernel, key
     return None
-
-
-def parts(key: str) -> dict[str, str]:
-    """The parts of a key by name, as text."""
-    return dict(_PART.findall(key))

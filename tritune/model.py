@@ -16,18 +16,35 @@ from enum import Enum
 Value = bool | int | float | str | None
 """What a tunable, or an axis of a problem, may hold."""
 
-LAUNCH_OPTIONS = frozenset(
-    {
-        "num_warps",
-        "num_stages",
-        "num_ctas",
-        "maxnreg",
-        "waves_per_eu",
-        "matrix_instr_nonkdim",
-        "kpack",
-    }
-)
+USUAL: Mapping[str, Value] = {"num_warps": 4, "num_stages": 3}
+RARE: Mapping[str, Value] = {"num_ctas": 1, "maxnreg": None}
+"""Launch options that every config says, and that only few do: what a launch has without."""
+FIELDS: Mapping[str, Value] = {**USUAL, **RARE}
+"""Those that a Config of Triton's has a field for."""
+LAUNCH_OPTIONS = frozenset({*FIELDS, "waves_per_eu", "matrix_instr_nonkdim", "kpack"})
 """Options of a launch that are not parameters of the kernel's own signature."""
+DTYPES = {
+    "float16": "f16",
+    "bfloat16": "bf16",
+    "float32": "f32",
+    "float64": "f64",
+    "float8_e4m3fn": "f8e4m3fn",
+    "float8_e5m2": "f8e5m2",
+    "float8_e4m3fnuz": "f8e4m3fnuz",
+    "float8_e5m2fnuz": "f8e5m2fnuz",
+    "int8": "i8",
+    "int16": "i16",
+    "int32": "i32",
+    "int64": "i64",
+    "uint8": "u8",
+    "uint16": "u16",
+    "uint32": "u32",
+    "uint64": "u64",
+    "bool": "i1",
+}
+"""Element types as a sweep file and torch spell them -> as the key of a lockfile does."""
+PLAIN = (bool, int, float, str, type(None))
+"""The types of a `Value`: what a lockfile can hold."""
 
 
 def _show(value: Value) -> str:

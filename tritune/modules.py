@@ -16,12 +16,13 @@ import re
 import sys
 import sysconfig
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
 
+from tritune.contract import root
 from tritune.errors import KernelError, TrituneError
 
 FILE_HINT = "a kernel must be in a Python file: Triton reads its source from there"
@@ -67,10 +68,8 @@ def _by_name(name: str) -> ModuleType:
 
 def _by_path(path: Path) -> ModuleType:
     _check_file(path)
-    folder, packages = path.parent, list[str]()
-    while (folder / "__init__.py").is_file():
-        packages.insert(0, folder.name)
-        folder = folder.parent
+    folder = root(path)
+    packages = path.parent.relative_to(folder).parts
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
     parts = [*packages, *([] if path.stem == "__init__" else [path.stem])]
@@ -107,7 +106,7 @@ def _hidden(package: str, path: Path) -> KernelError:
     )
 
 
-def _from_file(packages: list[str], path: Path) -> ModuleType:
+def _from_file(packages: Sequence[str], path: Path) -> ModuleType:
     """For `my-kern.v2.py`, or a file named as a module of Python or of another package."""
     if packages:
         importlib.import_module(".".join(packages))

@@ -6,6 +6,8 @@ import math
 import re
 from collections.abc import Collection, Iterable
 
+from tritune.keys import joined
+
 REACH = re.compile(r"([0-9]{1,19}) <= (\w+) <= ([0-9]{1,19})")
 """What the evidence of an entry says of its reach."""
 
@@ -32,9 +34,6 @@ def within(reach: str, near: str, value: int) -> bool:
 
 def along(keys: Iterable[str], key: Iterable[tuple[str, str]], near: str) -> dict[int, str]:
     """The locked values of the `near` argument where all other parts are equal, and their keys."""
-    pattern = " ".join(
-        f"{re.escape(name)}=" + (r"([1-9][0-9]{0,18})" if name == near else re.escape(value))
-        for name, value in key
-    )
+    pattern = joined((n, r"([1-9][0-9]{0,18})" if n == near else re.escape(v)) for n, v in key)
     found = (re.fullmatch(pattern, key) for key in keys)
-    return {int(match[1]): match[0] for match in found if match}
+    return {int(match[1]): match[0] for match in found if match and match.lastindex}

@@ -1,4 +1,4 @@
-"""places: what tritune keeps outside the repository -> folders, made when first needed."""
+"""places: what tritune keeps outside the repository, and what it writes -> files and folders."""
 
 from __future__ import annotations
 
@@ -19,6 +19,24 @@ def cache_folder() -> Path:
         return Path(named).absolute()
     base = os.environ.get("XDG_CACHE_HOME") or Path("~").expanduser() / ".cache"
     return Path(base) / "tritune"
+
+
+def write(path: Path, text: str) -> None:
+    """Write a file that a user asked for, and make its folder.
+
+    Raises:
+        EnvironmentFaultError: the disk does not let us.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise unwritable(path, error) from error
+
+
+def unwritable(path: Path, error: OSError) -> EnvironmentFaultError:
+    what = f"cannot be written: {error.strerror or error}"
+    return EnvironmentFaultError(what, where=str(path))
 
 
 def made(folder: Path) -> Path:

@@ -17,12 +17,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tritune.subject import LIBRARIES
 from tritune.tracelog import TracedKernel, TracedLaunch
 
 MORE = 4
 """Times a tensor, up to which what lies behind it in its storage is made as well."""
 _TAKEN = frozenset({"torch", "tritune", "triton", "tl", "sys", "kernel", "grid", "run", "made"})
-_LIBRARIES = frozenset({"site-packages", "dist-packages"})
 _HELPERS = '''\
 def numbers(count, dtype):
     """What is in a tensor is not traced: put in what the kernel needs, if it needs more."""
@@ -82,7 +82,7 @@ def _imports(kernel: TracedKernel, launches: Sequence[TracedLaunch], folder: Pat
     hops = ".fn" * kernel.hops
     text = " ".join(one.facts for one in launches)
     home = []
-    if not _LIBRARIES & set(root.parts):
+    if not LIBRARIES & set(root.parts):
         beside = Path(os.path.relpath(root, folder)).as_posix()
         home = ["import sys", "from pathlib import Path", "", "import torch"]
         path = f'sys.path.append(str(Path(__file__).parent / "{beside}"))  # of {module}'

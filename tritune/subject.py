@@ -6,7 +6,6 @@ function, or without tritune's line, to tell its owner what is missing.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,19 +14,13 @@ from typing import Any, TypeGuard
 from tritune import contract
 from tritune.contract import Function
 from tritune.errors import KernelError
-from tritune.load import find, is_kernel, load
-from tritune.model import Config, Value
+from tritune.load import find, is_kernel, is_triton, load, own_configs, parameters, place
+from tritune.model import FIELDS, PLAIN, USUAL, Config, Value
 from tritune.modules import import_reference
 
 TUNABLE, AUTOTUNED, JIT = "tunable", "autotuned", "jit"
 
-_FIELDS = {"num_warps": 4, "num_stages": 3, "num_ctas": 1, "maxnreg": None}
-"""Launch options that a Config of Triton's has a field for, with what it takes for "not said"."""
-_ALWAYS = ("num_warps", "num_stages")
-_PLAIN = (bool, int, float, str, type(None))
-
-
-_LIBRARIES = frozenset({"site-packages", "dist-packages"})
+LIBRARIES = frozenset({"site-packages", "dist-packages"})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,7 +59,7 @@ class Subject:
     @property
     def is_installed(self) -> bool:
         """Whether it is of a package that somebody else wrote, whose files are left as they are."""
-        return bool(_LIBRARIES & set(Path(self.file).parts))
+        return bool(LIBRARIES & set(Path(self.file).parts))
 
     @property
     def short(self) -> str:
@@ -88,9 +81,14 @@ def describe(_: None, reference: str) -> Subject:
     if not is_triton(found):
         raise KernelError(
             f"`{name}` is a {type(found).__name__}, not a Triton kernel",
-            where=getattr(module, "__file__", None) or module.__name__,
+            where=place(module),
             hint=_hint(vars(module)),
         )
+    return of(found, name)
+
+
+def of(found: Any, name: str) -> Subject:
+    """A Triton kernel that its module has under *name*."""
     function = contract.describe(found)
     facts = _facts(function, name)
     return _of_kernel(found, facts) if is_kernel(found) else _of_triton(found, function, facts)
@@ -108,14 +106,6 @@ def refusals(
     return tuple(found.tuning.refusal(config) for config in configs)
 
 
-def is_triton(thing: object) -> bool:
-    """Whether it is a jit function, or what is wrapped around one."""
-    if isinstance(thing, type) or not hasattr(thing, "run"):
-        return False
-    *wrappers, plain = contract.layers(thing)
-    return inspect.isfunction(plain) and bool(wrappers)
-
-
 def _hint(names: Mapping[str, object]) -> str:
     kernels = ", ".join(f"`{name}`" for name, thing in names.items() if is_triton(thing))
     return f"its Triton kernels: {kernels}" if kernels else "it has no Triton kernels"
@@ -123,20 +113,18 @@ def _hint(names: Mapping[str, object]) -> str:
 
 def _of_kernel(kernel: Any, facts: dict[str, Any]) -> Subject:
     problem = kernel.problem
-    parameters = inspect.signature(problem).parameters if problem else {}
-    own = [{name: one.get(name) for name in kernel.tunables} for one in kernel.tuning.values]
     return Subject(
         **facts,
         kind=TUNABLE,
         key=tuple(kernel.key_names),
-        configs=tuple(dict.fromkeys(Config.of(values) for values in own)),
+        configs=own_configs(kernel),
         default=Config.of(kernel.default),
         constants=kernel.contract.constants,
         tensors=kernel.contract.tensors,
         like=kernel.like is not None,
         lockfile=str(kernel.lockfile),
         problem=problem.__qualname__ if problem else "",
-        problem_params=tuple((n, p.default is not p.empty) for n, p in parameters.items()),
+        problem_params=parameters(problem) if problem else (),
     )
 
 
@@ -173,19 +161,15 @@ def _facts(function: Function, attribute: str) -> dict[str, Any]:
 def _values(configs: Iterable[Any]) -> Iterator[dict[str, object]]:
     """Each config of a list of Triton's by name; of its options those that any of them says."""
     configs = list(configs)
-    spoken = [
-        name
-        for name, unsaid in _FIELDS.items()
-        if name in _ALWAYS or any(getattr(one, name, unsaid) != unsaid for one in configs)
-    ]
+    spoken = (*USUAL, *contract.rare(configs))
     for one in configs:
-        fields = {name: getattr(one, name, _FIELDS[name]) for name in spoken}
+        fields = {name: getattr(one, name, FIELDS[name]) for name in spoken}
         yield {**fields, **one.kwargs}
 
 
 def is_plain(value: object) -> TypeGuard[Value]:
     """Whether a lockfile can hold it."""
-    return type(value) in _PLAIN
+    return type(value) in PLAIN
 
 
 def plain_config(live: Any) -> dict[str, Value]:

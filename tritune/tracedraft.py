@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from tritune import misslog, retrace
-from tritune.misslog import DTYPES
+from tritune.draft import targets
+from tritune.keys import split, value_of
+from tritune.misslog import LONG_DTYPES
 from tritune.tracelog import TracedKernel, TracedLaunch
 
 SMOKE = 200_000
@@ -87,7 +89,7 @@ def _sweep(kernel: TracedKernel, launches: Sequence[TracedLaunch], short: str, t
             f"# Launches of {kernel.name}, as `tritune trace` saw them; of {kernel.file}.",
             *(f"#   {n}: {retrace.about(one)}" for n, one in enumerate(launches, 1)),
             f"problem: traced_{short}.py:{short}_problem",
-            *_targets(target),
+            *targets(target),
             f"shapes: [{{launch: [{numbers}]}}]",
             *_smoke(launches),
             "",
@@ -113,12 +115,6 @@ def _size(launch: TracedLaunch) -> int:
     return 1000 * programs + elements
 
 
-def _targets(target: str) -> list[str]:
-    if target:
-        return [f"targets: [{target}]"]
-    return ["# targets: [H200]  # the GPUs it ships on; needed where a sweep has no GPU"]
-
-
 def _own_sweep(kernel: TracedKernel, target: str, folder: Path) -> str:
     file, name = Path(kernel.file), kernel.name.partition(":")[2]
     place = f"{Path(os.path.relpath(file, folder)).as_posix()}:{name}"
@@ -126,7 +122,7 @@ def _own_sweep(kernel: TracedKernel, target: str, folder: Path) -> str:
         [
             f"# What {kernel.name} was launched on, as `tritune trace` saw it.",
             f"kernel: {place}",
-            *_targets(target),
+            *targets(target),
             "shapes:",
             *(f"  - {json.dumps(row)}" for row in _rows(kernel)),
             "",
@@ -139,24 +135,16 @@ def _rows(kernel: TracedKernel) -> list[dict[str, Any]]:
     axes = [name for name, is_free in kernel.problem or () if not is_free]
     rows = []
     for launch in kernel.launches:
-        said = misslog.parts(launch.key)
-        types = list(dict.fromkeys(DTYPES[text] for text in said.values() if text in DTYPES))
-        row = {name: _value(said[name]) for name in axes if name in said}
+        said = split(launch.key)
+        types = misslog.dtypes(said)
+        row = {
+            name: LONG_DTYPES.get(said[name], value_of(said[name])) for name in axes if name in said
+        }
         if "dtype" in axes and len(types) == 1:
             row["dtype"] = types[0]
         if len(row) == len(axes) and row not in rows:
             rows.append(row)
     return rows
-
-
-def _value(text: str) -> Any:
-    words = {"True": True, "False": False, "none": None}
-    if text in words:
-        return words[text]
-    try:
-        return json.loads(text)
-    except ValueError:
-        return DTYPES.get(text, text)
 
 
 def keys(kernels: Sequence[TracedKernel]) -> str:

@@ -17,15 +17,9 @@ from typing import Any
 from triton.runtime.autotuner import Autotuner
 from triton.runtime.autotuner import Config as TritonConfig
 
-from tritune.contract import Contract, Function, incomplete, layers
+from tritune.contract import Contract, Function, incomplete, layers, rare
 from tritune.errors import KernelError
-from tritune.model import LAUNCH_OPTIONS, Config, Value
-
-_ALWAYS = ("num_warps", "num_stages")
-_SOMETIMES = {"num_ctas": 1, "maxnreg": None}
-"""Launch options that only few kernels tune, with what Triton takes for "not said"."""
-_FIELDS = {*_ALWAYS, *_SOMETIMES}
-"""The launch options that a Config of Triton's has a field for."""
+from tritune.model import FIELDS, LAUNCH_OPTIONS, RARE, USUAL, Config, Value
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,9 +156,8 @@ def of_foreign(stock: Any, function: Function, made: Iterable[TritonConfig] = ()
     those that the prune function adds to the list.
     """
     configs = tuple(map(copied, (*stock.configs, *made)))
-    extra = dict.fromkeys(name for live in configs for name in live.kwargs if name not in _ALWAYS)
-    spoken = [name for name in _names(list(configs)) if name in _SOMETIMES and name not in extra]
-    names = (*extra, *_ALWAYS, *spoken)
+    extra = dict.fromkeys(name for live in configs for name in live.kwargs if name not in USUAL)
+    names = (*extra, *USUAL, *(name for name in rare(configs) if name not in extra))
     values = tuple(_values(live, names) for live in configs)
     for config in values:
         _check_plain(config, function)
@@ -209,31 +202,26 @@ def to_triton(
     config: Mapping[str, Value], pre_hook: Callable[..., Any] | None = None
 ) -> TritonConfig:
     """A Config of Triton's; launch options that it has no field for go among its kwargs."""
-    options = {name: value for name, value in config.items() if name in _FIELDS}
-    kwargs = {name: value for name, value in config.items() if name not in _FIELDS}
+    options = {name: value for name, value in config.items() if name in FIELDS}
+    kwargs = {name: value for name, value in config.items() if name not in FIELDS}
     return TritonConfig(kwargs, **options, pre_hook=pre_hook)
 
 
 def _says(name: str, value: Value) -> bool:
-    return value is not None and value != _SOMETIMES.get(name)
+    return value is not None and value != RARE.get(name)
 
 
 def _extended(live: TritonConfig, extra: Mapping[str, Value]) -> TritonConfig:
     made = copy.copy(live)  # with its hook, and whatever else its author gave it
-    made.kwargs = {**live.kwargs, **{n: v for n, v in extra.items() if n not in _FIELDS}}
-    for name in extra.keys() & _FIELDS:
+    made.kwargs = {**live.kwargs, **{n: v for n, v in extra.items() if n not in FIELDS}}
+    for name in extra.keys() & FIELDS.keys():
         setattr(made, name, extra[name])
     return made
 
 
 def _names(configs: list[TritonConfig]) -> tuple[str, ...]:
-    spoken = [
-        name
-        for name, unsaid in _SOMETIMES.items()
-        if any(getattr(live, name, unsaid) != unsaid for live in configs)
-    ]
-    extra = [name for name in configs[0].kwargs if name not in _ALWAYS]
-    return (*extra, *_ALWAYS, *spoken)
+    extra = [name for name in configs[0].kwargs if name not in USUAL]
+    return (*extra, *USUAL, *rare(configs))
 
 
 def _values(live: TritonConfig, names: tuple[str, ...]) -> dict[str, Value]:

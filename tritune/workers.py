@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 import os
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -22,7 +21,7 @@ from typing import Any, Self, TypeAlias, TypeVar
 
 from tritune.child import Answer, Child, Died, Done, Function, Raised, TimedOut
 
-__all__ = ["Answer", "Died", "Done", "Pool", "Raised", "TimedOut", "Worker", "default_jobs"]
+__all__ = ["Answer", "Died", "Done", "Pool", "Raised", "TimedOut", "Worker"]
 
 T = TypeVar("T")
 Limit: TypeAlias = Callable[[Sequence[float]], float]
@@ -32,28 +31,7 @@ A = TypeVar("A", bound="Raised | Died | TimedOut")
 OUTPUT_BYTES = 1024 * 1024
 """How much of what a call printed its answer carries: the end. The log file has all of it."""
 SETUP_LIMIT_S = 120.0
-_GIB = 1 << 30
-_JOB_BYTES = 3 * _GIB // 2
 _NO_ENV: Mapping[str, str | None] = MappingProxyType({})
-
-
-def default_jobs() -> int:
-    """How many compiles this machine carries at once: by its cores and its free memory."""
-    return max(1, min(len(os.sched_getaffinity(0)), _free_bytes() // _JOB_BYTES))
-
-
-def _free_bytes() -> int:
-    lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-    [available] = [int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")]
-    return min(available * 1024, _container_bytes())
-
-
-def _container_bytes() -> int:
-    """What a container may take: /proc/meminfo speaks of the whole host."""
-    try:
-        return int(Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii"))
-    except (OSError, ValueError):  # no such control group, or "max"
-        return sys.maxsize
 
 
 def _nothing(*_: object) -> None:

@@ -29,11 +29,12 @@ import compile_tasks  # noqa: E402
 
 from tritune import compile as compiling  # noqa: E402
 from tritune import grouping, space  # noqa: E402
+from tritune.cores import default_jobs  # noqa: E402
 from tritune.device import cuda, lowering, targets  # noqa: E402
 from tritune.limit import Limit  # noqa: E402
 from tritune.model import Candidate, Compiled, Config, Problem, Reason, Rejected  # noqa: E402
 from tritune.spec import read_sweep  # noqa: E402
-from tritune.workers import Done, Pool, default_jobs  # noqa: E402
+from tritune.workers import Done, Pool  # noqa: E402
 
 KERNEL = "compile_matmul:matmul_kernel"
 GRID = compile_tasks.DATA / "compile_matmul.yaml"

@@ -125,17 +125,12 @@ def _names(entries: Iterable[tuple[LockedKey, Entry]], flag: str) -> list[str]:
 
 def _put(texts: dict[str, str], output: Path | None) -> None:
     """Each text into the file *output*, or into a file of its name below it; else on stdout."""
-    from tritune.errors import EnvironmentFaultError
+    from tritune import places
 
     for name, text in texts.items():
         if output is None:
             click.echo(text, nl=False)
             continue
         at = output / name if name else output
-        try:
-            at.parent.mkdir(parents=True, exist_ok=True)
-            at.write_text(text, encoding="utf-8")
-        except OSError as error:
-            what = f"cannot be written: {error.strerror or error}"
-            raise EnvironmentFaultError(what, where=str(at)) from error
+        places.write(at, text)
         click.echo(f"wrote {at}", err=True)

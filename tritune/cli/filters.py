@@ -11,6 +11,7 @@ from typing import TypeVar
 
 import click
 
+from tritune import keys
 from tritune.model import Entry, Lock, LockedKey, Rejected, Value
 
 T = TypeVar("T")
@@ -49,14 +50,7 @@ def only(text: str, locks: Iterable[Lock]) -> Callable[[Locked], bool]:
 
 def key_values(key: str) -> dict[str, Value]:
     """The parts of a key: `M=64 a=f16` -> M 64, a `f16`."""
-    return {name: _number(text) for name, _, text in (part.partition("=") for part in key.split())}
-
-
-def _number(text: str) -> Value:
-    try:
-        return int(text)
-    except ValueError:
-        return {"True": True, "False": False, "none": None}.get(text, text)
+    return {name: keys.value_of(text) for name, text in keys.split(key).items()}
 
 
 def keep(lock: Lock, tests: Sequence[Callable[[Locked], bool]]) -> Lock:

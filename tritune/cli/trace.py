@@ -8,7 +8,6 @@ from pathlib import Path
 import click
 
 from tritune.cli import options as shared
-from tritune.errors import EnvironmentFaultError
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
@@ -34,17 +33,13 @@ def trace(
     The report goes to stderr, and as JSON to DIR/report.json; with --json also to stdout, after
     what the program printed. With no PROGRAM the trace in DIR is reported again, as after a kill.
     """
-    from tritune import pipeline
+    from tritune import pipeline, places
     from tritune.views import page, traces
 
     options = pipeline.TraceOptions(output=output, every=every, force=force)
     traced = pipeline.trace(command, options)
     text, path = traces.report_json(traced), output / "report.json"
-    try:
-        path.write_text(f"{text}\n", encoding="utf-8")
-    except OSError as error:
-        what = f"cannot be written: {error.strerror or error}"
-        raise EnvironmentFaultError(what, where=str(path)) from error
+    places.write(path, f"{text}\n")
     if as_json:
         click.echo(text)
     page.put(traces.report(traced), sys.stderr)

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from tritune import discover
 from tritune.device import lowering, wheel
-from tritune.discover import discover, open_op
-from tritune.load import Loaded, describe_all, load_all
+from tritune.load import Loaded
 from tritune.model import (
     Candidate,
     Config,
@@ -79,11 +79,7 @@ def describe(
     _: Desk, reference: Reference, problems: Sequence[Problem], target: Target
 ) -> tuple[str, list[KernelInfo]]:
     """Triton's version here, and the kernels of a sweep file."""
-    problem = reference[1]
-    loaded = load_all(*reference) if problem is None else open_op(*reference, target)
-    infos = describe_all(loaded)
-    if not infos or any(info.foreign for info in infos):
-        infos = discover(loaded, problems, target)
+    infos = discover.describe(discover.open_op(*reference, target), problems, target)
     return wheel.version(), list(infos)
 
 

@@ -97,11 +97,8 @@ def _sweep(job: Job, pool: Pool) -> Report:
     groups, failed = prepare.group(job, pool, found, lead)
     job = _with_a_default_that_fits(job, groups)
 
-    def merge(made: Sequence[Compiled]) -> tuple[Compiled, ...]:
-        return grouping.merge(made, groups, work=found.by_problem, lead=lead)
-
     with overlap.on_gpu(job, locked) as screening:
-        compiled, more = overlap.compile_all(job, pool, groups, merge, screening, lead=lead)
+        compiled, more = overlap.compile_all(job, pool, groups, found, screening, lead=lead)
     out = (*illegal, *wrong, *found.rejected, *failed, *more)
     report = _conclude(job, found, compiled, out, screening)
     unsolved = dict.fromkeys((*report.unsolved, *smoke.all_wrong(job, wrong)))

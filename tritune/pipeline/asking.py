@@ -10,9 +10,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TypeVar
 
-from tritune.errors import TrituneError
-from tritune.pipeline.job import LOAD_LIMIT_S
-from tritune.workers import Done, Raised, Worker
+from tritune.pipeline.job import LOAD_LIMIT_S, loaded
+from tritune.workers import Worker
 
 T = TypeVar("T")
 
@@ -31,10 +30,4 @@ def ask(function: Callable[..., T], reference: str, *more: object) -> T:
         log = Path(folder) / "load.log"
         with Worker(nothing, log=log, setup_limit_s=LOAD_LIMIT_S) as worker:
             answer = worker.call(function, reference, *more, timeout_s=LOAD_LIMIT_S)
-    match answer:
-        case Done(value):
-            return value
-        case Raised(error=TrituneError() as error):
-            raise error
-        case _:
-            raise TrituneError(f"`{reference}` cannot be loaded: {answer}")
+    return loaded(answer, reference)

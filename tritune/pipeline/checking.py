@@ -10,11 +10,11 @@ from tempfile import TemporaryDirectory
 
 from tritune import devicelabels, keyed, space, spec
 from tritune.check import DUE, Finding, Status
-from tritune.compile import Found
+from tritune.contract import root
 from tritune.device import targets
 from tritune.errors import TrituneError
 from tritune.model import Lock, LockedKey, Report, Sweep, Target
-from tritune.pipeline.conclude import report
+from tritune.pipeline.conclude import nothing
 from tritune.pipeline.job import Job, SweepOptions
 from tritune.pipeline.looking import Asked, Lockfile, described, desks, look
 from tritune.setting import Setting, find
@@ -114,9 +114,7 @@ def _due(pool: Pool, job: Job, version: str) -> Job:
 
 def nothing_due(job: Job) -> Report:
     """What a sweep of stale entries has to say where there are none."""
-    nothing = Found(work=(), launches=(), rejected=())
-    why = "no entry is stale, missing or unsettled"
-    return report(job, nothing, (), (), gpu_s=0.0, not_locked=why)
+    return nothing(job, "no entry is stale, missing or unsettled")
 
 
 def chip_of(place: Setting, held: Lock) -> dict[str, Target]:
@@ -152,12 +150,8 @@ def by_root(paths: Sequence[Path], faults: list[TrituneError]) -> list[list[Swee
 
 def _root(sweep: Sweep) -> Path | None:
     module = Path((sweep.problem or sweep.kernel or "").rpartition(":")[0])
-    if module.suffix != ".py":  # a dotted name means the same everywhere
-        return None
-    folder = module.parent
-    while (folder / "__init__.py").is_file():
-        folder = folder.parent
-    return folder
+    # A dotted name means the same everywhere.
+    return root(module) if module.suffix == ".py" else None
 
 
 def asked_for(

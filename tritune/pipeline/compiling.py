@@ -6,12 +6,11 @@ The way of a sweep as far as binaries: nothing is verified, timed or locked.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tritune import bundle, grouping
+from tritune import bundle
 from tritune.compile import Found
 from tritune.device import lowering, occupancy, toolchain, wheel
 from tritune.errors import EnvironmentFaultError
@@ -109,11 +108,7 @@ def _compile(job: Job, pool: Pool, output: Path | None) -> CompileReport:
     turn(pool, job)
     found = prepare.find_launches(job, pool, candidates)
     groups, oversize = prepare.group(job, pool, found, lead)
-
-    def merge(made: Sequence[Compiled]) -> tuple[Compiled, ...]:
-        return grouping.merge(made, groups, work=found.by_problem, lead=lead)
-
-    made, failed = overlap.compile_all(job, pool, groups, merge, lead=lead, every_key=True)
+    made, failed = overlap.compile_all(job, pool, groups, found, lead=lead, every_key=True)
     if output is not None:
         _write(job, pool, output)
     rejected = (*illegal, *found.rejected, *oversize, *failed)

@@ -126,6 +126,12 @@ def write_lock(job: Job, identity: DeviceIdentity, chosen: Sequence[Winner]) -> 
     )
 
 
+def nothing(job: Job, why: str) -> Report:
+    """What a sweep has to say that has nothing to do."""
+    found = Found(work=(), launches=(), rejected=())
+    return report(job, found, (), (), gpu_s=0.0, not_locked=why)
+
+
 def report(
     job: Job,
     found: Found,

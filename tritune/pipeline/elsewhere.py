@@ -6,9 +6,7 @@ What is found is in the journal at once, so that it is asked once a source and T
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
-from tritune import places
 from tritune.device import lowering, targets
 from tritune.device.cuda import CudaDevice
 from tritune.errors import EnvironmentFaultError, TrituneError
@@ -37,14 +35,10 @@ Ask = tuple[Problem, Config, str]
 """A config is to be verified on a problem, whose key is to be this."""
 
 
-def journal_of(job: Job) -> Path:
-    return places.journal_path(job.places.journals, Path(job.sweep.path), job.target.name)
-
-
 def verify(job: Job, asks: Sequence[Ask]) -> dict[tuple[Problem, Config], str]:
     """Run each config on its problem, on the GPU; what is found is in the journal at once."""
     found: dict[tuple[Problem, Config], str] = {}
-    journal = Journal.open(journal_of(job))
+    journal = Journal.open(job.journal)
     try:
         with job.step("verifying near", len(asks)) as said:
             for problem, config, why, lasting in _answers(job, asks):

@@ -9,13 +9,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from tritune import configlist, configtables, devicelabels, lock
 from tritune.configtables import Row, Table
-from tritune.device import cuda, targets
+from tritune.device import targets
 from tritune.errors import TableError
 from tritune.model import DeviceIdentity, Entry, Evidence, Lock, LockedKey
+from tritune.pipeline import questions
 from tritune.pipeline.asking import ask
 from tritune.pipeline.receiving import Home, Taken, home, take
 
@@ -111,12 +111,11 @@ def _device(table: Table, named: str | None, path: Path) -> DeviceIdentity:
 
 
 def _here(table: Table) -> DeviceIdentity:
-    if not cuda.present():
+    found = questions.device()
+    if found is None:
         what = "it does not say which GPU it is of, and there is none here"
         raise TableError(what, where=table.path, hint="--device H200 says it")
-    with TemporaryDirectory(prefix="tritune-") as folder:
-        found, _ = cuda.probe(0, Path(folder) / "device.log")
-    return targets.identity(targets.of_device(found))
+    return targets.identity(found)
 
 
 def _refuse_doubled(found: Sequence[tuple[Table, DeviceIdentity, Taken]]) -> None:

@@ -6,19 +6,21 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from tritune import expression, keyed, places, space, spec
+from tritune.cores import default_jobs
 from tritune.device import targets
-from tritune.discover import discover, open_op
+from tritune.discover import discover, needs_op, open_op
 from tritune.errors import SpecError, TrituneError
-from tritune.load import describe_all, load_all
+from tritune.load import describe_all
 from tritune.model import KernelInfo, Missed, Problem, Step, Sweep, Target
 from tritune.places import Places
 from tritune.setting import Setting, find
-from tritune.workers import Done, Raised, Worker, default_jobs
+from tritune.workers import Answer, Done, Raised, Worker
+
+T = TypeVar("T")
 
 LOAD_LIMIT_S = 45.0
 DISCOVER_LIMIT_S = 300.0
@@ -87,6 +89,10 @@ class Job:
     @property
     def lockfile(self) -> Path:
         return self.options.lockfile or Path(self.info.lockfile)
+
+    @property
+    def journal(self) -> Path:
+        return places.journal_path(self.places.journals, Path(self.sweep.path), self.target.name)
 
     @property
     def journal_source(self) -> str:
@@ -204,41 +210,41 @@ def narrowed(sweep: Sweep, only: str | None) -> Sweep:
 
 def describe_kernels(sweep: Sweep, options: SweepOptions, log: Path) -> tuple[KernelInfo, ...]:
     """Those that the file names, or that are decorated; none where only the op can tell."""
-    setup = partial(Worker, load_all, sweep.kernel, sweep.problem)
-    if sweep.problem and (options.target or sweep.targets):  # its package may ask for a GPU
-        chip = named_target(sweep, options)
-        setup = partial(Worker, open_op, sweep.kernel, sweep.problem, chip)
-    return _asked(sweep, setup, log, describe_all)
+    named = sweep.problem and (options.target or sweep.targets)  # its package may ask for a GPU
+    with _opened(sweep, named_target(sweep, options) if named else None, log) as worker:
+        answer = worker.call(describe_all, timeout_s=LOAD_LIMIT_S)
+    return loaded(answer, sweep.kernel or sweep.problem, sweep.path)
 
 
 def launched(
     sweep: Sweep, infos: tuple[KernelInfo, ...], target: Target, log: Path
 ) -> tuple[KernelInfo, ...]:
     """The same, with kernels that nobody decorated found by running the op up to its launches."""
-    if infos and not any(info.foreign for info in infos):
+    if not needs_op(infos):
         return infos
     problems = (*sweep.problems, *sweep.smoke)
-    setup = partial(Worker, open_op, sweep.kernel, sweep.problem, target)
-    return _asked(sweep, setup, log, discover, problems, target)
+    with _opened(sweep, target, log) as worker:
+        answer = worker.call(discover, problems, target, timeout_s=DISCOVER_LIMIT_S)
+    return loaded(answer, sweep.kernel or sweep.problem, sweep.path)
 
 
-def _asked(
-    sweep: Sweep,
-    setup: Callable[..., Worker],
-    log: Path,
-    question: Callable[..., tuple[KernelInfo, ...]],
-    *args: object,
-) -> tuple[KernelInfo, ...]:
-    with setup(log=log, setup_limit_s=LOAD_LIMIT_S) as worker:
-        answer = worker.call(question, *args, timeout_s=DISCOVER_LIMIT_S if args else LOAD_LIMIT_S)
+def _opened(sweep: Sweep, target: Target | None, log: Path) -> Worker:
+    return Worker(open_op, sweep.kernel, sweep.problem, target, log=log, setup_limit_s=LOAD_LIMIT_S)
+
+
+def loaded(answer: Answer[T], what: str | None, where: str = "") -> T:
+    """What a worker answers that loads the user's module.
+
+    Raises:
+        TrituneError: what it raises; or the module exits, hangs or dies instead.
+    """
     match answer:
         case Done(value):
             return value
         case Raised(error=TrituneError() as error):
             raise error
         case _:
-            what = sweep.kernel or sweep.problem
-            raise TrituneError(f"`{what}` cannot be loaded: {answer}", where=sweep.path)
+            raise TrituneError(f"`{what}` cannot be loaded: {answer}", where=where)
 
 
 def near(path: Path) -> str:

@@ -10,12 +10,13 @@ from tempfile import TemporaryDirectory
 
 from tritune import jsonplaces, lock
 from tritune.check import Finding, Status, Today, judge
+from tritune.cores import default_jobs
 from tritune.device import locked, targets
 from tritune.errors import TrituneError
 from tritune.model import Entry, KernelInfo, LockedKey, Problem, Sweep, Target
-from tritune.pipeline.job import DISCOVER_LIMIT_S, near
+from tritune.pipeline.job import DISCOVER_LIMIT_S, loaded, near
 from tritune.pipeline.searched import Searched
-from tritune.workers import Answer, Done, Pool, Raised, default_jobs
+from tritune.workers import Answer, Done, Pool, Raised
 
 SOME_TARGET = "H200"
 """Where a file names none: what an op launches is hardly ever another thing elsewhere."""
@@ -106,14 +107,7 @@ def described(pool: Pool, sweep: Sweep) -> tuple[str, list[KernelInfo]]:
     target = targets.find(next(iter(sweep.targets), SOME_TARGET))
     task = reference, (*sweep.problems, *sweep.smoke), target
     [(_, answer)] = pool.run(locked.describe, [task], DISCOVER_LIMIT_S)
-    match answer:
-        case Done(value):
-            return value
-        case Raised(error=TrituneError() as error):
-            raise error
-        case _:
-            what = sweep.kernel or sweep.problem
-            raise TrituneError(f"`{what}` cannot be loaded: {answer}", where=sweep.path)
+    return loaded(answer, sweep.kernel or sweep.problem, sweep.path)
 
 
 def look(

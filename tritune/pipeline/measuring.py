@@ -10,9 +10,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 
-from tritune import places
 from tritune.device import guards, targets
 from tritune.device.cuda import CudaDevice
 from tritune.device.guards import Guard
@@ -44,13 +42,12 @@ def from_gpu(
         EnvironmentFaultError: the GPU does not answer or stays disturbed, the journal cannot be
             written, or another sweep has it. What was recorded stays.
     """
-    path = places.journal_path(job.places.journals, Path(job.sweep.path), job.target.name)
-    journal = Journal.open(path)
+    journal = Journal.open(job.journal)
     try:
         with journal.hold():
             # What another sweep wrote while this one compiled.
             journal.close()
-            journal = Journal.open(path)
+            journal = Journal.open(job.journal)
             known = known_outcomes(job, journal, job.setting.triton)
             _record_rejected(job, journal, rejected, known)
             cases = _cases(job, journal, compiled, locked, known, scores_us or {})

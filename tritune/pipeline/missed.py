@@ -9,17 +9,15 @@ very key. So nothing is guessed: a key that no such problem has is told, and lef
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tritune import misslog
-from tritune.compile import Found
+from tritune import keys, misslog
 from tritune.device import locked
-from tritune.misslog import DTYPES, MissLog
-from tritune.model import Missed, Problem, Report, Value
-from tritune.pipeline.conclude import report
+from tritune.misslog import MissLog
+from tritune.model import DTYPES, Missed, Problem, Report, Value
+from tritune.pipeline.conclude import nothing
 from tritune.pipeline.job import Job, narrowed, near
 from tritune.pipeline.looking import desks
 from tritune.workers import Answer, Done
@@ -52,10 +50,9 @@ def asked_for(jobs: Sequence[Job], path: Path) -> tuple[Job, ...]:
 
 def nothing_missed(job: Job) -> Report:
     """What a sweep has to say where the log leaves it nothing to do."""
-    nothing = Found(work=(), launches=(), rejected=())
     log, name = near((job.options.shapes_from or Path()).absolute()), job.info.name
     why = f"no problem has a key that {log} names" if job.missed else f"{log} has no miss of {name}"
-    return report(job, nothing, (), (), gpu_s=0.0, not_locked=why)
+    return nothing(job, why)
 
 
 def guesses(rows: Sequence[Problem], key: str) -> tuple[Guess, ...]:
@@ -100,7 +97,7 @@ def _missed(
 ) -> Missed:
     index, why = answer.value if isinstance(answer, Done) else (-1, str(answer).splitlines()[0])
     if index < 0:
-        unaligned = misslog.UNALIGNED in one.key
+        unaligned = keys.UNALIGNED in one.key
         return replace(one, why=UNALIGNED if unaligned else why or "the sweep file has no problem")
     guess = tried[index]
     return replace(one, problem=guess.problem, kept=guess.kept, is_listed=guess.problem in rows)
@@ -111,14 +108,14 @@ UNALIGNED = "a tensor of it is unaligned, and a problem cannot ask for that"
 
 def _by_size(row: Problem, key: str) -> Iterator[Guess]:
     """*row* with the values of *key* in as many of its axes as have one, then in fewer."""
-    axes, said = dict(row.written), misslog.parts(key)
+    axes, said = dict(row.written), keys.split(key)
     folded = {name.casefold(): text for name, text in said.items()}
-    types = list(dict.fromkeys(DTYPES[text] for text in said.values() if text in DTYPES))
+    types = misslog.dtypes(said)
     choices: dict[str, list[Value]] = {
-        name: list(types) for name, value in axes.items() if value in DTYPES.values() and types
+        name: types for name, value in axes.items() if value in DTYPES and types
     }
     values = {
-        name: _value(said.get(name, folded.get(name.casefold(), "")))
+        name: keys.value_of(said.get(name, folded.get(name.casefold(), "")))
         for name in axes
         if name.casefold() in folded and name not in choices
     }
@@ -130,15 +127,3 @@ def _by_size(row: Problem, key: str) -> Iterator[Guess]:
                 kept = tuple(name for name in axes if name not in {*taken, *choices})
                 problem = Problem.of(made)
                 yield Guess(problem=problem.under(key) if row.key else problem, kept=kept)
-
-
-def _value(text: str) -> Value:
-    """A part of a key as a problem takes it."""
-    words: dict[str, Value] = {"True": True, "False": False, "none": None}
-    if text in words:
-        return words[text]
-    try:
-        found = json.loads(text)
-    except ValueError:
-        return text
-    return found if isinstance(found, (int, float, str)) else text

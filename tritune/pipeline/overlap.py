@@ -15,12 +15,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from queue import SimpleQueue
 from types import TracebackType
 from typing import Generic, Self, TypeVar
 
-from tritune import grouping, measure, places
+from tritune import grouping, measure
+from tritune.compile import Found
 from tritune.device import Device
 from tritune.device.cuda import CudaDevice
 from tritune.journal import Journal
@@ -140,8 +140,7 @@ def on_gpu(job: Job, locked: Mapping[str, Entry]) -> Iterator[Screening[CudaDevi
     if job.setting.index is None or options.fresh or options.budget_s is not None:
         yield None
         return
-    path = places.journal_path(job.places.journals, Path(job.sweep.path), job.target.name)
-    journal = Journal.open(path)
+    journal = Journal.open(job.journal)
     device = measuring.open_device(job)
     try:
         with journal.hold():
@@ -192,7 +191,7 @@ def compile_all(
     job: Job,
     pool: Pool,
     groups: Sequence[grouping.Group],
-    merge: Callable[[Sequence[Compiled]], tuple[Compiled, ...]],
+    found: Found,
     screening: Screening[CudaDevice] | None = None,
     *,
     lead: grouping.Lead,
@@ -200,6 +199,7 @@ def compile_all(
 ) -> tuple[tuple[Compiled, ...], tuple[Rejected, ...]]:
     """Compile one of each group; hand each problem over once it is whole, equal binaries merged."""
     work = Compiling(job, groups, lead, every_key=every_key)
+    merge = partial(grouping.merge, groups=groups, work=found.by_problem, lead=lead)
     waiting = Counter(one.candidate.problem for one in groups)
     made: dict[Problem, list[Compiled]] = {problem: [] for problem in waiting}
     rejected: list[Rejected] = []

@@ -14,13 +14,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tritune import setting
+from tritune.cores import default_jobs
 from tritune.device import locked, targets, toolchain
 from tritune.errors import TrituneError
 from tritune.model import Lock, LockedKey, Problem, Target
 from tritune.pipeline.checking import CheckOptions, asked_for, by_root, chip_of, chips_of, is_called
 from tritune.pipeline.job import Observer
 from tritune.pipeline.looking import Asked, Lockfile, builders, tried
-from tritune.workers import Answer, Done, Pool, Raised, default_jobs
+from tritune.workers import Answer, Done, Pool, Raised
 
 CACHE_LIMIT_S = 60.0
 NO_SWEEP = "no sweep file tunes this kernel"

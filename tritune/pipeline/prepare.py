@@ -122,17 +122,17 @@ def outside(
         if one in planned:
             continue
         undecided = entry.evidence.unmeasured or entry.evidence.unsettled
-        if undecided and _can_launch(job, entry.config):
+        if undecided and can_launch(job, entry.config):
             wanted.append(one)
         else:
             job.warnings.append(f"{problem}: the locked config is not in the space: {one.config}")
     return tuple(wanted)
 
 
-def _can_launch(job: Job, config: Config) -> bool:
+def can_launch(job: Job, config: Config) -> bool:
+    """Whether it is a config of the kernel as it is today, with numbers that the target takes."""
     names, own = {*config}, {*job.info.default}
-    known = own <= names and names - own <= LAUNCH_OPTIONS
-    return known and planning.legal(config, job.target) is None
+    return own <= names <= own | LAUNCH_OPTIONS and planning.legal(config, job.target) is None
 
 
 def _in_both_places(job: Job, conflict: ConflictError) -> KernelError:

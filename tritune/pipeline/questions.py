@@ -7,6 +7,7 @@ from tempfile import TemporaryDirectory
 
 from tritune import places, space
 from tritune.device import cuda, targets
+from tritune.discover import needs_op
 from tritune.errors import TrituneError
 from tritune.journal import Journal
 from tritune.model import Rejected, Sweep, Target
@@ -19,7 +20,7 @@ def space_counts(path: Path, options: SweepOptions) -> space.SpaceCount:
     with TemporaryDirectory() as folder:
         log = Path(folder) / "load.log"
         infos = describe_kernels(sweep, options, log)
-        if not infos or infos[0].foreign:
+        if needs_op(infos):
             infos = launched(sweep, infos, named_target(sweep, options), log)
         info = infos[0]
     space.check_against(sweep, info)

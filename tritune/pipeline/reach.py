@@ -13,15 +13,15 @@ at 1536.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tritune import space
 from tritune.errors import SpecError
 from tritune.journal import Journal
+from tritune.keys import joined, split
 from tritune.model import Config, Entry, Problem, Winner
-from tritune.nearby import within
+from tritune.nearby import along, within
 from tritune.pipeline import elsewhere
 from tritune.pipeline.job import Job
 
@@ -30,29 +30,17 @@ Known = Mapping[tuple[Problem, Config], str]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Size:
-    """The size of the `near` argument in a key, and the rest of that key."""
-
-    value: int
-    before: str
-    after: str
-
-    def at(self, value: int) -> str:
-        return f"{self.before}{value}{self.after}"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Ends:
     """The outermost sizes at which a winner would be served, its own included."""
 
     winner: Winner
-    size: Size
+    own: int
     low: int
     high: int
 
     @property
     def outer(self) -> tuple[int, ...]:
-        return tuple(value for value in (self.low, self.high) if value != self.size.value)
+        return tuple(value for value in (self.low, self.high) if value != self.own)
 
 
 def reached(job: Job, chosen: Sequence[Winner], locked: Mapping[str, Entry]) -> tuple[Winner, ...]:
@@ -75,14 +63,6 @@ def reached(job: Job, chosen: Sequence[Winner], locked: Mapping[str, Entry]) -> 
     )
 
 
-def size_of(key: str, near: str) -> Size | None:
-    """None where it is no size that a look-up would take another for."""
-    found = re.search(rf"(?:^| ){re.escape(near)}=([1-9][0-9]{{0,18}})(?= |$)", key)
-    if found is None:
-        return None
-    return Size(value=int(found[1]), before=key[: found.start(1)], after=key[found.end(1) :])
-
-
 def span(own: int, others: Sequence[int]) -> tuple[int, int]:
     """From where to where `nearby.nearest` takes *own*; a tie is of both."""
     below = max((other for other in others if other < own), default=None)
@@ -96,21 +76,20 @@ def span(own: int, others: Sequence[int]) -> tuple[int, int]:
 
 
 def _ends(job: Job, winner: Winner, keys: set[str]) -> Ends | None:
-    size = size_of(winner.key, job.info.near or "")
-    if size is None:
+    row = along(keys, split(winner.key).items(), job.info.near or "")
+    own = next((size for size, key in row.items() if key == winner.key), None)
+    if own is None:  # no size that a look-up would take another for
         return None
-    found = [size_of(key, job.info.near or "") for key in keys]
-    row = [one.value for one in found if one and one.at(0) == size.at(0)]
-    low, high = span(size.value, row)
+    low, high = span(own, [*row])
 
     def holds(value: int) -> bool:
         return _is_admitted(job, winner.config, _problem(job, winner, value))
 
-    if holds(size.value):
-        low, high = (farthest(size.value, end, holds) for end in (low, high))
+    if holds(own):
+        low, high = (farthest(own, end, holds) for end in (low, high))
     else:  # as of the default, which no constraint keeps out: near serves it nowhere else
-        low = high = size.value
-    return Ends(winner=winner, size=size, low=low, high=high)
+        low = high = own
+    return Ends(winner=winner, own=own, low=low, high=high)
 
 
 def farthest(own: int, end: int, holds: Callable[[int], bool]) -> int:
@@ -138,13 +117,15 @@ def _problem(job: Job, winner: Winner, value: int) -> Problem:
 
 
 def _asks(job: Job, ends: Ends) -> Iterator[elsewhere.Ask]:
+    parts = split(ends.winner.key)
     for value in ends.outer:
-        yield _problem(job, ends.winner, value), ends.winner.config, ends.size.at(value)
+        key = joined({**parts, job.info.near or "": str(value)}.items())
+        yield _problem(job, ends.winner, value), ends.winner.config, key
 
 
 def _known(job: Job) -> Known:
     """What the journal holds, or the record that the times are from."""
-    path = job.setting.record or elsewhere.journal_of(job)
+    path = job.setting.record or job.journal
     anew = job.options.fresh and job.setting.record is None
     if job.setting.identity is None or anew or not path.is_file():
         return {}
@@ -158,7 +139,7 @@ def _known(job: Job) -> Known:
 
 
 def _reach(job: Job, ends: Ends, known: Known) -> str:
-    own, held, near = ends.size.value, ends.winner.evidence.reach, job.info.near or ""
+    own, held, near = ends.own, ends.winner.evidence.reach, job.info.near or ""
     said = {
         value: known.get((_problem(job, ends.winner, value), ends.winner.config))
         for value in ends.outer

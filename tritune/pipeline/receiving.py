@@ -6,12 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tritune import configtables, fitting, plan, space, spec
+from tritune import fitting, plan, space, spec
 from tritune import subject as subjects
 from tritune.configtables import Row, Table
 from tritune.device import locked, targets
 from tritune.errors import ManyMistakesError, SpecError, TableError, TrituneError
 from tritune.fitting import Receiver
+from tritune.keys import split
 from tritune.model import Config, DeviceIdentity, KernelInfo, Problem, Sweep
 from tritune.pipeline.asking import ask
 from tritune.pipeline.job import near_constraints
@@ -124,7 +125,7 @@ def take(
         keys = [(fitting.key_of(row, template, to.receiver), row) for row in table.rows]
         return Taken(rows=_by_key(keys, configs))
     asked = _keys(to.swept, device)
-    names = list(dict.fromkeys(name for key in asked for name, _ in configtables.key_parts(key)))
+    names = list(dict.fromkeys(name for key in asked for name in split(key)))
     for row in table.rows:
         fitting.check_row(row, to.receiver, names)
     pairs = [

@@ -14,13 +14,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tritune import choose, grouping, paired, places, setting
+from tritune import choose, paired, places, setting
 from tritune import compile as compiling
-from tritune import plan as planning
 from tritune.errors import EnvironmentFaultError, TrituneError
 from tritune.journal import Journal
 from tritune.model import (
-    LAUNCH_OPTIONS,
     Candidate,
     Compiled,
     Config,
@@ -139,7 +137,7 @@ def _retime(job: Job, bound: float, wanted: Wanted) -> Iterator[Retimed]:
         found = compiling.find_launches(pool, defaults, job.observer.advance)
         keys = {one.candidate.problem: one.key for one in found.launches if one.grids}
         matches = tuple(_matches(job, keys, held))
-        able = tuple(one for one in matches if _can_run(job, one.entry.config))
+        able = tuple(one for one in matches if prepare.can_launch(job, one.entry.config))
         made, rejected = _compile(job, pool, able)
     outcomes = _race(job, made, able)
     for one in matches:
@@ -175,24 +173,18 @@ def _matches(
             outcomes = measuring.of_problem(known, problem).values()
             away = (held[at].config, job.info.default)
             best = choose.runner_up(tuple(outcomes), away)
-            runner_up = best if best and _can_run(job, best) else None
+            runner_up = best if best and prepare.can_launch(job, best) else None
             yield _Match(at=at, entry=held[at], problem=problem, runner_up=runner_up)
 
 
 def _known(job: Job) -> Mapping[tuple[Problem, Config], Outcome]:
     """What the journal of the sweep holds, or the record beside it, under any Triton."""
-    path, name = Path(job.sweep.path), job.target.name
-    both = places.journal_path(job.places.journals, path, name), places.record_path(path, name)
+    both = job.journal, places.record_path(Path(job.sweep.path), job.target.name)
     for journal in (one for one in both if one.is_file()):
         known = measuring.known_outcomes(job, Journal.open(journal, read_only=True), None)
         if known:
             return known
     return {}
-
-
-def _can_run(job: Job, config: Config) -> bool:
-    names, own = {*config}, {*job.info.default}
-    return own <= names <= own | LAUNCH_OPTIONS and planning.legal(config, job.target) is None
 
 
 def _compile(
@@ -211,11 +203,7 @@ def _compile(
 
     found = compiling.find_launches(pool, candidates, job.observer.advance)
     groups, failed = prepare.group(narrowed, pool, found, lead)
-
-    def merge(made: Sequence[Compiled]) -> tuple[Compiled, ...]:
-        return grouping.merge(made, groups, work=found.by_problem, lead=lead)
-
-    compiled, more = overlap.compile_all(narrowed, pool, groups, merge, lead=lead)
+    compiled, more = overlap.compile_all(narrowed, pool, groups, found, lead=lead)
     return compiled, (*found.rejected, *failed, *more)
 
 

@@ -12,6 +12,7 @@ from tritune.errors import EnvironmentFaultError, SpecError
 from tritune.pipeline.asking import ask
 from tritune.pipeline.job import near
 from tritune.pipeline.questions import device
+from tritune.places import write
 from tritune.subject import Subject
 from tritune.sweepfile import KNOWN_TARGETS
 
@@ -88,10 +89,4 @@ def _write(texts: dict[Path, str], *, force: bool) -> None:
             hint="--force replaces it",
         )
     for path, text in texts.items():
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise EnvironmentFaultError(
-                f"cannot be written: {error.strerror or error}", where=str(path)
-            ) from error
+        write(path, text)

@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tritune import tracedraft, tracelog
-from tritune.errors import EnvironmentFaultError, SpecError
+from tritune.errors import SpecError
+from tritune.places import unwritable, write
 from tritune.sweepfile import KNOWN_TARGETS
 from tritune.tracelog import Trace, TracedKernel
 
@@ -84,12 +85,7 @@ def _empty(logs: Path, *, force: bool) -> None:
         for path in there:
             path.unlink()
     except OSError as error:
-        raise _unwritable(logs, error) from error
-
-
-def _unwritable(path: Path, error: OSError) -> EnvironmentFaultError:
-    what = f"cannot be written: {error.strerror or error}"
-    return EnvironmentFaultError(what, where=str(path))
+        raise unwritable(logs, error) from error
 
 
 def _run(command: Sequence[str], logs: Path, options: TraceOptions) -> int:
@@ -191,7 +187,7 @@ def _write(texts: Mapping[Path, str], *, force: bool) -> tuple[Path, ...]:
             if not force and path.is_file() and path.read_text(encoding="utf-8") != text:
                 kept.append(path)
                 continue
-            path.write_text(text, encoding="utf-8")
         except OSError as error:
-            raise _unwritable(path, error) from error
+            raise unwritable(path, error) from error
+        write(path, text)
     return tuple(kept)

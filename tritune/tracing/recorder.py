@@ -20,6 +20,7 @@ from typing import Any
 import triton
 
 from tritune import silicon
+from tritune.errors import line_of
 from tritune.tracing.clock import Clock, is_capturing
 from tritune.tracing.traced import Launch, Traced
 
@@ -99,7 +100,7 @@ class Recorder:
 
     def _fail(self, launched: Any, error: Exception) -> None:
         name = getattr(getattr(launched, "base_fn", launched), "__name__", type(launched).__name__)
-        text = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+        text = line_of(error)
         if text not in self.failed and len(self.failed) < MOST:
             self.failed.add(text)
             self._write({"untraced": name, "why": text})
@@ -184,7 +185,7 @@ def _add_facts(traced: Traced, launch: Launch, call: Call) -> None:
     try:
         traced.facts(launch, *call)
     except Exception as error:  # noqa: BLE001  # then it is counted, and no more is known
-        launch.fact["why"] = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+        launch.fact["why"] = line_of(error)
 
 
 def _process() -> dict[str, Any]:

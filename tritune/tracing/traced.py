@@ -159,7 +159,7 @@ class Traced:
 
         def named(config: Mapping[str, Any]) -> dict[str, Any]:
             meta = dict(zip(self._names, args, strict=False)) | {**kwargs, **config}
-            return _with_heuristics(self.tuner.fn, meta)
+            return contracts.with_heuristics(self.tuner.fn, meta)
 
         launch.fact["grid"] = facts.grids(grid, self.configs, named)
         arriving = facts.Arriving(found.tensors)
@@ -212,14 +212,6 @@ def _meta(function: Function, configs: Any) -> list[Mapping[str, Any]]:
 
 def _is_adopted(launched: Any) -> bool:
     return isinstance(launched, Adopted)
-
-
-def _with_heuristics(step: Any, named: dict[str, Any]) -> dict[str, Any]:
-    while hasattr(step, "fn"):
-        for name, heuristic in getattr(step, "values", {}).items():
-            named[name] = heuristic(dict(named))
-        step = step.fn
-    return named
 
 
 def _held(tuner: Any) -> tuple[str, int]:

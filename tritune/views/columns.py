@@ -9,24 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tritune.model import LAUNCH_OPTIONS, Config, Problem, Value
+from tritune.model import DTYPES, LAUNCH_OPTIONS, Config, Problem, Value
 from tritune.views.units import NONE
-
-SHORT_DTYPES = {
-    "float16": "f16",
-    "bfloat16": "bf16",
-    "float32": "f32",
-    "float64": "f64",
-    "float8_e4m3fn": "f8e4m3fn",
-    "float8_e5m2": "f8e5m2",
-    "int8": "i8",
-    "int16": "i16",
-    "int32": "i32",
-    "int64": "i64",
-    "uint8": "u8",
-    "bool": "i1",
-}
-"""Element types as the key of a lockfile spells them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,7 +27,7 @@ class Column:
 
 def show(value: Value) -> str:
     """A value in as few characters as stay clear."""
-    return "none" if value is None else SHORT_DTYPES.get(str(value), str(value))
+    return "none" if value is None else DTYPES.get(str(value), str(value))
 
 
 def align(rows: Sequence[Sequence[str]], *, right: bool) -> tuple[str, ...]:

@@ -37,6 +37,12 @@ def plain(value: Any) -> Any:
     return value
 
 
+def flat(entry: Any) -> dict[str, Any]:
+    """An entry's place and what became of it, in one flat object."""
+    found = plain(entry)
+    return {**found.pop("at"), **found}
+
+
 def reports_json(reports: Iterable[Report]) -> str:
     """Every report of a sweep command."""
     return document(reports=[report_dict(report) for report in reports])

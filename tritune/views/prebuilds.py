@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Group
 
@@ -49,12 +49,6 @@ def prebuilding_json(made: Prebuilding) -> str:
         folder=made.folder,
         lockfiles=made.lockfiles,
         counts=counts,
-        entries=[_flat(one) for one in made.entries],
+        entries=[json_view.flat(one) for one in made.entries],
         wall_s=made.wall_s,
     )
-
-
-def _flat(one: Prebuilt) -> dict[str, Any]:
-    """An entry's place and what became of it, in one flat object."""
-    fields = json_view.plain(one)
-    return {**fields.pop("at"), **fields}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Group
 from rich.table import Table
@@ -86,11 +86,6 @@ def retiming_json(found: Retiming) -> str:
         target=found.target,
         triton=found.triton,
         max_regression=found.bound,
-        entries=[_flat(one) for one in found.entries],
+        entries=[json_view.flat(one) for one in found.entries],
         wall_s=found.wall_s,
     )
-
-
-def _flat(one: Retimed) -> dict[str, Any]:
-    fields = json_view.plain(one)
-    return {**fields.pop("at"), **fields}
