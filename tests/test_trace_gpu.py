@@ -160,3 +160,84 @@ def test_its_sweep_file_runs_as_it_is_and_a_served_run_benchmarks_nothing(folder
     [entries] = locked["kernels"]["ops:gelu_kernel"].values()
     assert set(entries) == {one["key"] for one in traced["kernels"][0]["launches"]}
     assert json.loads(done.stdout)["ops:gelu_kernel"]["exact"] == 22
+
+
+# --- kernels of packages, if they are installed -------------------------------------------
+
+PACKAGES = ("liger_kernel", "fla")
+PACKAGED = """\
+import sys, time
+import torch
+from fla.modules.norm.l2norm import L2NormFunction
+from liger_kernel.ops.dyt import LigerDyTFunction
+
+def parameter(*sizes):
+    return torch.randn(*sizes, device="cuda", dtype=torch.bfloat16).div_(32).requires_grad_()
+
+def train(steps):
+    x = torch.randn(8192, 1024, device="cuda", dtype=torch.bfloat16)
+    weights = [parameter(1024, 1024), parameter(1024, 1024), parameter(1024, 128)]
+    scales = [parameter(1), parameter(1024), parameter(1024)]
+    best = torch.optim.SGD(weights + scales, lr=1e-3)
+    for step in range(steps):
+        h = x
+        for weight in weights[:2]:
+            h = LigerDyTFunction.apply(h @ weight, *scales)
+        L2NormFunction.apply(h @ weights[2]).float().square().mean().backward()
+        best.step()
+        best.zero_grad()
+    torch.cuda.synchronize()
+
+if __name__ == "__main__":
+    train(20)
+    began = time.perf_counter()
+    train(int(sys.argv[1]))
+    print(time.perf_counter() - began)
+"""
+PACKAGED_SERVED = """\
+import json, tritune
+tritune.install("traced/tritune.lock")
+import train
+from triton.runtime.autotuner import Autotuner
+
+def benchmark(*_, **__):
+    raise AssertionError("a served launch was benchmarked")
+
+Autotuner._bench = benchmark
+train.train(5)
+print(json.dumps({name: [kinds["exact"], sum(kinds.values())]
+                  for name, kinds in tritune.stats().items()}))
+"""
+
+
+def test_a_loop_over_packages_is_traced_swept_as_it_is_and_served(tmp_path_factory):
+    for package in PACKAGES:
+        pytest.importorskip(package)
+    folder = tmp_path_factory.mktemp("packaged")
+    (folder / "train.py").write_text(PACKAGED, encoding="utf-8")
+    program = (sys.executable, "train.py", str(STEPS))
+    trace = (sys.executable, "-m", "tritune", "trace", "--force", "--", *program)
+    seconds = {
+        "plain": float(run(folder, *program).stdout),
+        "traced": float(run(folder, *trace).stdout),
+    }
+    slower = seconds["traced"] / seconds["plain"] - 1
+    sys.stdout.write(f"\n{STEPS} steps: {seconds}: the traced loop is {slower:+.1%} slower\n")
+    report = json.loads((folder / "traced/report.json").read_text(encoding="utf-8"))
+    dyt, norm = "liger_kernel.ops.dyt", "fla.modules.norm.l2norm"
+    a_step = {
+        f"{dyt}:_dyt_fwd_kernel": 2,
+        f"{dyt}:_dyt_bwd_kernel": 2,
+        f"{norm}:l2norm_fwd_kernel": 1,
+        f"{norm}:l2norm_bwd_kernel": 1,
+    }
+    steps = 20 + STEPS
+    counts = {one["name"]: one["count"] for one in report["kernels"]}
+    assert counts == {name: each * steps for name, each in a_step.items()}
+
+    files = sorted(str(path.relative_to(folder)) for path in folder.glob("traced/*.yaml"))
+    run(folder, sys.executable, "-m", "tritune", "sweep", "--allow-noisy", *files)
+    done = run(folder, sys.executable, "-c", PACKAGED_SERVED)
+
+    served = json.loads(done.stdout)
+    assert served == {name: [5 * each, 5 * each] for name, each in a_step.items()}
