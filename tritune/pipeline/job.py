@@ -15,7 +15,7 @@ from tritune.device import targets
 from tritune.discover import discover, open_op
 from tritune.errors import SpecError, TrituneError
 from tritune.load import describe_all, load_all
-from tritune.model import KernelInfo, Missed, Problem, Step, Sweep, Target
+from tritune.model import Config, KernelInfo, Missed, Problem, Step, Sweep, Target
 from tritune.places import Places
 from tritune.setting import Setting, find
 from tritune.workers import Done, Raised, Worker, default_jobs
@@ -79,6 +79,8 @@ class Job:
     """What the log of misses named of this kernel, where the problems are from one."""
     left_open: list[Problem] = field(default_factory=list)
     """Problems that a budget did not reach."""
+    not_interpreted: list[Config] = field(default_factory=list)
+    """Sets of meta-parameters that no smoke problem reached in the interpreter."""
 
     @property
     def target(self) -> Target:
