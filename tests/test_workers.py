@@ -197,7 +197,7 @@ def test_a_crash_is_an_answer_and_the_next_call_starts_afresh(worker: Worker):
 def test_an_exit_is_an_answer(worker: Worker):
     exits = worker.call(leave), worker.call(leave_at_once)
 
-    assert str(exits[0]) == "SystemExit: 3"
+    assert str(exits[0]) == f"SystemExit: 3 ({__file__}:{leave.__code__.co_firstlineno + 1})"
     assert str(exits[1]) == "exited with code 7"
 
 

@@ -26,6 +26,7 @@ from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import Any, Generic, NoReturn, TypeAlias, TypeVar
 
+from tritune import blame
 from tritune.errors import EnvironmentFaultError, TrituneError
 
 T = TypeVar("T")
@@ -48,9 +49,12 @@ class Raised:
     traceback: str
     error: TrituneError | None = None
     output: str = ""
+    where: str = ""
+    """`file:line` of the user's own code that raised it, where there is such."""
 
     def __str__(self) -> str:
-        return f"{self.type_name}: {self.message}"
+        said = f"{self.type_name}: {self.message}"
+        return f"{said} ({self.where})" if self.where else said
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +261,9 @@ def _leave() -> NoReturn:
 def _raised(error: BaseException) -> Raised:
     story = traceback.TracebackException.from_exception(error)  # survives a broken `__str__`
     ours = error if isinstance(error, TrituneError) else None
-    return Raised(type(error).__name__, str(story), "".join(story.format()), ours)
+    trace = "".join(story.format())
+    where = "" if ours else blame.line(error)
+    return Raised(type(error).__name__, str(story), trace, ours, where=where)
 
 
 def _reply(connection: Connection, answer: Done[object] | Raised) -> None:

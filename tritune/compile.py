@@ -205,17 +205,9 @@ def _value(answer: Answer[T], what: str) -> T:
             return value
         case Raised(error=TrituneError() as error):
             raise error
-        case Raised(type_name=kind, message=message, traceback=trace):
-            raise TrituneError(f"{what} cannot be made: {kind}: {message}", where=blame(trace))
+        case Raised(type_name=kind, message=message, where=where):
+            raise TrituneError(f"{what} cannot be made: {kind}: {message}", where=where)
         case TimedOut(seconds=seconds):
             raise TrituneError(f"{what} cannot be made within {seconds:.0f} s")
         case Died():
             raise TrituneError(f"{what} cannot be made: its process {answer}")
-
-
-def blame(trace: str) -> str:
-    """`file:line` of the innermost frame of a traceback that is the user's own."""
-    frames = re.findall(r'File "([^"]+)", line (\d+)', trace)
-    others = ("site-packages", "/torch/", str(Path(__file__).parent), "<")
-    own = [at for at in frames if not any(part in at[0] for part in others)]
-    return ":".join((own or frames or [("", "")])[-1]).strip(":")

@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tritune import runtime
+from tritune import blame, runtime
 from tritune.device import fakes
 from tritune.errors import KernelError, TrituneError
 from tritune.intercept import Captured, UnmadeError, capture, is_admitted
@@ -111,7 +111,8 @@ def _facts(
                 pruned = Rejected(candidate=candidate, reason=Reason.PRUNED, detail=PRUNED)
                 found.append(pruned)
             except Exception as error:  # noqa: BLE001  # the boundary: an op may raise anything
-                detail = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+                said = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+                detail = f"{said}{blame.told(error)}"
                 rejected = Rejected(candidate=candidate, reason=Reason.LAUNCHES, detail=detail)
                 found.append(rejected)
             else:

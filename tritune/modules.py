@@ -14,7 +14,6 @@ import importlib.util
 import os
 import re
 import sys
-import sysconfig
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,6 +21,7 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
 
+from tritune import blame
 from tritune.errors import KernelError, TrituneError
 
 FILE_HINT = "a kernel must be in a Python file: Triton reads its source from there"
@@ -143,15 +143,7 @@ def _failure(error: BaseException, place: str) -> KernelError:
     if isinstance(error, SystemExit):
         what = f"sys.exit({'' if error.code is None else repr(error.code)}) at import"
     hints = [hint for pattern, hint in _HINTS if re.search(pattern, what)]
-    return KernelError(what, where=_line(error, place), hint=[*hints, _OTHERWISE][0])
-
-
-def _line(error: BaseException, place: str) -> str:
-    """Where in the user's code it happened: the innermost line that is not a library's."""
+    where = blame.line(error) or place
     if isinstance(error, SyntaxError):
-        return f"{error.filename}:{error.lineno}"
-    libraries = [sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")]
-    skipped = ("<", str(Path(__file__).parent), *libraries)
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if not frame.filename.startswith(skipped)]
-    return f"{own[-1].filename}:{own[-1].lineno}" if own else place
+        where = f"{error.filename}:{error.lineno}"
+    return KernelError(what, where=where, hint=[*hints, _OTHERWISE][0])

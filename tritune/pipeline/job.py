@@ -240,7 +240,8 @@ def _asked(
             raise error
         case _:
             what = sweep.kernel or sweep.problem
-            raise TrituneError(f"`{what}` cannot be loaded: {answer}", where=sweep.path)
+            verb = "run" if args else "loaded"
+            raise TrituneError(f"`{what}` cannot be {verb}: {answer}", where=sweep.path)
 
 
 def near(path: Path) -> str:
