@@ -63,6 +63,17 @@ def test_a_problem_function_that_raises_is_told_with_its_line(project):
     )
 
 
+def test_a_dtype_under_another_name_than_torchs_is_said_to_be_one(project):
+    project.edit("sweeps/scale.yaml", "dtype: float32", "dtype: fp32")
+
+    with pytest.raises(TrituneError) as caught:
+        swept(project)
+
+    assert caught.value.what.startswith("the problem n=1000 dtype=fp32 cannot be made: TypeError: ")
+    assert caught.value.where == f"{project.folder}/ops.py:{line_of(project, 'torch.randn')}"
+    assert caught.value.hint == "`fp32` is text; torch calls it `float32`"
+
+
 def test_a_reference_that_raises_is_told_with_its_line(project):
     project.edit("ops.py", "lambda: scale(x))", "lambda: scale(x), reference=lambda: x.gone())")
     project.edit("sweeps/scale.yaml", "shapes:", "smoke: [{n: 100, dtype: float32}]\nshapes:")
