@@ -38,7 +38,7 @@ def told(row: str) -> str:
         ("flaot16", "float16"),
         ("float61", "float16"),
         ("bflaot16", "bfloat16"),
-        ("float8_e4m3", "float8_e4m3fn"),
+        ("float8_e4m3fm", "float8_e4m3fn"),
         ("flota32", "float32"),
     ],
 )

@@ -23,6 +23,8 @@ _PLAIN = (bool, int, float, str, type(None))
 _SIZE = re.compile(r"[0-9]+")
 _IN_NAME = re.compile(r"""(?:^|,)(\w+)=((?:\[[^\]]*\]|\([^)]*\)|"(?:[^"\\]|\\.)*"|[^,\[("])*)""")
 """A part of a file's name; brackets and quotes may hold commas."""
+PART = re.compile(r"""(\w+)=("(?:[^"\\]|\\.)*"|\S*)""")
+"""A part of a key."""
 _DTYPE = re.compile(r"torch\.\w+")
 _DEVICE = "device_name"
 _VERSION = "triton_version"
@@ -187,7 +189,7 @@ def _where(path: str, text: str, at: jsonplaces.Path) -> str:
 
 def key_parts(key: str) -> Iterator[tuple[str, str]]:
     """`M=64 a=f16` -> (M, 64), (a, f16). A text with a blank in it is quoted, as JSON."""
-    for found in re.finditer(r'(\w+)=("(?:[^"\\]|\\.)*"|\S*)', key):
+    for found in PART.finditer(key):
         yield found[1], found[2]
 
 

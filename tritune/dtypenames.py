@@ -30,7 +30,7 @@ ALIASES = {
     **dict.fromkeys(("bf16", "bfp16"), "bfloat16"),
     **dict.fromkeys(("fp32", "f32"), "float32"),
     **dict.fromkeys(("fp64", "f64"), "float64"),
-    **dict.fromkeys(("fp8", "fp8e4nv", "f8e4m3fn", "float8"), "float8_e4m3fn"),
+    **dict.fromkeys(("fp8", "fp8e4nv", "f8e4m3fn", "float8", "float8_e4m3"), "float8_e4m3fn"),
     **dict.fromkeys(("fp8e5", "f8e5m2"), "float8_e5m2"),
     **dict.fromkeys(("fp8e4b8", "f8e4m3fnuz"), "float8_e4m3fnuz"),
     **dict.fromkeys(("fp8e5b16", "f8e5m2fnuz"), "float8_e5m2fnuz"),
@@ -55,7 +55,7 @@ def meant(text: str) -> str:
     name = text.lower().removeprefix("torch.")
     if is_torch(name) or name in ALIASES:
         return ALIASES.get(name, name)
-    if name in _OTHERS:
+    if name in _OTHERS or not name[:1].isalpha():
         return ""
     known = (*sorted(PLAIN), *ALIASES, *_OTHERS)
     swapped = [one for one in known if sorted(one) == sorted(name)]

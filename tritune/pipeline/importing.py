@@ -47,6 +47,8 @@ class Imported:
     lockfile: Path
     fates: Mapping[str, str]
     """Key -> `added`, `replaced`, `there` or `kept`."""
+    overruled: str
+    """What the file's name calls the device, where --device says that it is another."""
     taken: Taken
 
     @property
@@ -60,6 +62,9 @@ def import_tables(files: Sequence[str], options: ImportOptions) -> tuple[Importe
     Raises:
         TrituneError: a table is wrong, or does not fit the kernel.
     """
+    if options.sweep is not None and options.key:
+        what = "it is for an import without --sweep, whose problems have all of a key"
+        raise TableError(what, where="--key")
     tables = [_read(file, options) for file in files]
     to = home(options.sweep, options.kernel)
     path = options.lockfile or to.lockfile
@@ -110,6 +115,11 @@ def _device(table: Table, named: str | None, path: Path) -> DeviceIdentity:
     return found
 
 
+def _overruled(table: Table, device: DeviceIdentity) -> str:
+    meant = devicelabels.named([device], table.device) if table.device else device
+    return "" if meant else table.device
+
+
 def _here(table: Table) -> DeviceIdentity:
     if not cuda.present():
         what = "it does not say which GPU it is of, and there is none here"
@@ -155,5 +165,6 @@ def _write(
         device=next(iter(fates)).device,
         lockfile=path,
         fates={at.key: fate for at, fate in fates.items()},
+        overruled=_overruled(table, device),
         taken=taken,
     )
