@@ -243,7 +243,7 @@ def test_each_illegal_number_and_each_wrong_result_has_a_reason_of_its_own(tmp_p
 
 
 def test_a_module_that_sleeps_is_ended_at_the_time_limit(tmp_path):
-    file(tmp_path, "sleeps", "import time\ntime.sleep(60)\n")
+    file(tmp_path, "sleeps", "import time\ntime.sleep(60)\nk = None\n")
     short = (
         "from tritune import cli; from tritune.pipeline import job\n"
         "job.LOAD_LIMIT_S = 0.5\n"

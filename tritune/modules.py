@@ -25,6 +25,7 @@ from tritune import blame
 from tritune.errors import KernelError, TrituneError
 
 FILE_HINT = "a kernel must be in a Python file: Triton reads its source from there"
+NO_MODULE_HINT = "name it from a folder on PYTHONPATH, or give the path of its file"
 _HINTS = (
     (r"@jit functions should be defined in a Python file", FILE_HINT),
     (
@@ -61,12 +62,12 @@ def _by_name(name: str) -> ModuleType:
                 raise
             raise KernelError(
                 f"no module named `{error.name}`",
-                hint="name it from a folder on PYTHONPATH, or give the path of its file",
+                hint=NO_MODULE_HINT,
             ) from error
 
 
 def _by_path(path: Path) -> ModuleType:
-    _check_file(path)
+    check_file(path)
     folder, packages = path.parent, list[str]()
     while (folder / "__init__.py").is_file():
         packages.insert(0, folder.name)
@@ -84,7 +85,8 @@ def _by_path(path: Path) -> ModuleType:
         return _from_file(packages, path)
 
 
-def _check_file(path: Path) -> None:
+def check_file(path: Path) -> None:
+    """Refuse what is no file of Python code; the path is absolute."""
     if path.suffix != ".py":
         raise KernelError("it is not a Python file", where=str(path), hint=FILE_HINT)
     if not path.is_file():
@@ -131,12 +133,13 @@ def _guarded(place: str) -> Iterator[None]:
         raise
     except (Exception, SystemExit) as error:  # a worker's boundary: the module is the user's
         traceback.print_exception(error)
-        raise _failure(error, place) from error
+        raise failure(error, place) from error
     finally:
         os.chdir(folder)
 
 
-def _failure(error: BaseException, place: str) -> KernelError:
+def failure(error: BaseException, place: str) -> KernelError:
+    """What a module raised at its import, as its author reads it."""
     story = str(traceback.TracebackException.from_exception(error))  # survives any `__str__`
     said = error.msg if isinstance(error, SyntaxError) else story.partition("\n")[0]
     what = f"{type(error).__name__}: {said}"

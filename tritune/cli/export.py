@@ -125,6 +125,7 @@ def _names(entries: Iterable[tuple[LockedKey, Entry]], flag: str) -> list[str]:
 
 def _put(texts: dict[str, str], output: Path | None) -> None:
     """Each text into the file *output*, or into a file of its name below it; else on stdout."""
+    from tritune import places
     from tritune.errors import EnvironmentFaultError
 
     for name, text in texts.items():
@@ -132,6 +133,7 @@ def _put(texts: dict[str, str], output: Path | None) -> None:
             click.echo(text, nl=False)
             continue
         at = output / name if name else output
+        places.refuse_unwritable(at.parent)
         try:
             at.parent.mkdir(parents=True, exist_ok=True)
             at.write_text(text, encoding="utf-8")

@@ -78,10 +78,10 @@ def _sweep(job: Job) -> Report:
     job.observer.say(f"{job.info.name.rpartition(':')[2]}: {job.setting.source}")
     if job.options.compiled is not None and not dry:
         adopt(job, job.options.compiled)
-    wrong = smoke.interpret(job) if job.setting.index is None and not dry else ()
     locked = conclude.incumbents(job)
     if job.setting.identity is not None and not dry:
         lock.refuse_unwritable(job.lockfile)
+    wrong = smoke.interpret(job) if job.setting.index is None and not dry else ()
     with compilers(job) as pool:
         found = prepare.find_launches(job, pool, candidates, locked)
         prepare.announce(job, found.launches)

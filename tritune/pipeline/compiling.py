@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tritune import bundle, grouping
+from tritune import bundle, grouping, places
 from tritune.compile import Found
 from tritune.device import lowering, occupancy, toolchain, wheel
 from tritune.errors import EnvironmentFaultError
@@ -55,6 +55,8 @@ def compile_only(
     Raises:
         TrituneError: the file, the kernel or this machine cannot be used.
     """
+    if output is not None:
+        places.refuse_unwritable(output)
     jobs = start(path, options, observer, setting=lambda target: Setting(target=target))
     return tuple(_compile(job, output) for job in jobs)
 
@@ -128,7 +130,7 @@ def _write(job: Job, pool: Pool, output: Path) -> None:
             )
         except OSError as error:
             raise EnvironmentFaultError(
-                f"cannot be written ({error.strerror})", where=str(output)
+                f"cannot be written: {error.strerror or error}", where=str(output)
             ) from error
         said.append(f"{count:,} binaries are in {near(output.absolute())}")
 

@@ -68,13 +68,13 @@ def import_tables(files: Sequence[str], options: ImportOptions) -> tuple[Importe
     tables = [_read(file, options) for file in files]
     to = home(options.sweep, options.kernel)
     path = options.lockfile or to.lockfile
+    lock.refuse_unwritable(path)
     found: list[tuple[Table, DeviceIdentity, Taken]] = []
     for table in tables:
         device = _device(table, options.device, path)
         taken = take(table, device, to, renames=options.renames, template=options.key)
         found.append((table, device, taken))
     _refuse_doubled(found)
-    lock.refuse_unwritable(path)
     return tuple(_write(*one, to, path, force=options.force) for one in found)
 
 

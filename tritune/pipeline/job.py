@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from tritune import expression, keyed, places, space, spec
+from tritune import expression, keyed, places, references, space, spec
 from tritune.device import targets
 from tritune.discover import discover, open_op
 from tritune.errors import SpecError, TrituneError
@@ -138,6 +138,11 @@ def start(
     file name.
     """
     sweep = read(path, options)
+    if options.target or callable(setting):
+        named_target(sweep, options)
+    for reference, kinds in ((sweep.kernel, "tunable kernels"), (sweep.problem, "functions")):
+        if reference:
+            references.refuse(reference, kinds)
     logs = places.made(places.cache_folder() / "logs")
     observer.stage("loading the kernel", None)
     infos = describe_kernels(sweep, options, logs / "load.log")
