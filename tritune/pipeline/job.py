@@ -16,6 +16,7 @@ from tritune.discover import discover, open_op
 from tritune.errors import SpecError, TrituneError
 from tritune.load import describe_all, load_all
 from tritune.model import Config, KernelInfo, Missed, Problem, Step, Sweep, Target
+from tritune.pipeline.values import refuse_illegal
 from tritune.places import Places
 from tritune.setting import Setting, find
 from tritune.workers import Done, Raised, Worker, default_jobs
@@ -191,6 +192,7 @@ def named_target(sweep: Sweep, options: SweepOptions) -> Target:
 
 def read(path: Path, options: SweepOptions) -> Sweep:
     sweep = spec.read_sweep(path)
+    refuse_illegal(sweep)
     # Of a log of misses, it is the problems of that which are narrowed.
     return sweep if options.shapes_from else narrowed(sweep, options.only)
 
