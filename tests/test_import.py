@@ -734,6 +734,42 @@ def test_a_file_of_the_autotuner_is_for_the_problem_with_its_key(project, tmp_pa
     assert entry.config == Config.of({"BLOCK": 512, "num_warps": 4})
 
 
+HELD_CONFIGS = "its configs: `ONE`, `TWO`, `BY_SIZE`, `BY_KEY`, `ODD`, `HELD`"
+
+
+@pytest.mark.parametrize(
+    ("reference", "said"),
+    [
+        ("mine.py", f"{{0}}/mine.py: no name after the module\n\nhint: {HELD_CONFIGS}"),
+        ("mine.py:", f"{{0}}/mine.py: no name after the module\n\nhint: {HELD_CONFIGS}"),
+        (
+            "mine.py:TW",
+            f"{{0}}/mine.py: it has no `TW`\n\nhint: did you mean `TWO`? {HELD_CONFIGS}",
+        ),
+        (
+            "mine.py:triton",
+            (
+                "mine.py:triton: expected a triton.Config, or a mapping to them, got a module\n\n"
+                f"hint: {HELD_CONFIGS}"
+            ),
+        ),
+        (
+            "mine",
+            (
+                "mine: no such file or directory\n\n"
+                "hint: configs in Python are MODULE:NAME, as mine:NAME"
+            ),
+        ),
+    ],
+)
+def test_a_module_without_a_name_of_configs_is_told_with_those_it_holds(project, reference, said):
+    project.write("mine.py", CONFIGS)
+
+    result = run("import", reference, "--kernel", "ops.py:scale_kernel", "--device", "H200")
+
+    assert (result.exit_code, result.stderr) == (2, f"error: {said.format(project.folder)}\n")
+
+
 CONFIGS = """
 import triton
 
@@ -773,7 +809,6 @@ def test_configs_in_python_are_for_all_problems_or_for_those_they_name(project, 
         ("ODD", "mine.py:ODD['n']: expected a key as `M=64 a=f16`, or a size of M, got 'n'\n"),
         ("HELD", "mine.py:HELD: `BLOCK` is a module, which no lockfile can hold\n"),
         ("OTHER", "mine.py: it has no `OTHER`\n"),
-        ("triton", "mine.py:triton: expected a triton.Config, got a module\n"),
     ],
 )
 def test_what_is_no_config_for_a_key_is_refused(project, name, said):

@@ -87,7 +87,9 @@ def _read(file: str, options: ImportOptions) -> Table:
     except UnicodeDecodeError:
         raise TableError("not text in UTF-8", where=file) from None
     except OSError as error:
-        raise TableError((error.strerror or str(error)).lower(), where=file) from None
+        hint = f"configs in Python are MODULE:NAME, as {file}:NAME" if _is_module(file) else ""
+        what = (error.strerror or str(error)).lower()
+        raise TableError(what, where=file, hint=hint) from None
     if form == AUTOTUNE:
         return configtables.parse_autotune(text, file)
     return configtables.parse_vllm(text, file, options.axis)
@@ -96,7 +98,12 @@ def _read(file: str, options: ImportOptions) -> Table:
 def _form(file: str) -> str:
     if file.endswith(".autotune.json"):
         return AUTOTUNE
-    return CONFIGS if ":" in file and not Path(file).exists() else VLLM
+    is_python = file.endswith(".py") or (":" in file and not Path(file).exists())
+    return CONFIGS if is_python else VLLM
+
+
+def _is_module(file: str) -> bool:
+    return all(part.isidentifier() for part in file.split(".")) and not Path(file).exists()
 
 
 def _device(table: Table, named: str | None, path: Path) -> DeviceIdentity:
