@@ -82,6 +82,9 @@ class TimedOut:
         return f"no answer after {self.seconds:g} s"
 
 
+_OWN: Mapping[str, str | None] = {"TRITUNE_MISS": None, "TRITUNE_LOG": None}
+"""What a sweep launches itself, to find out what to lock, is nobody's miss."""
+
 Answer: TypeAlias = Done[T] | Raised | Died | TimedOut
 
 
@@ -89,7 +92,8 @@ class Child:
     """One life of one process, from its start to the death of its group."""
 
     def __init__(self, env: Mapping[str, str | None], log: Path) -> None:
-        whole = {name: value for name, value in {**os.environ, **env}.items() if value is not None}
+        merged = {**os.environ, **_OWN, **env}
+        whole = {name: value for name, value in merged.items() if value is not None}
         context = _context(whole)
         self.ready = False
         self.connection, there = context.Pipe()
