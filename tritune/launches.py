@@ -111,7 +111,7 @@ def _facts(
                 pruned = Rejected(candidate=candidate, reason=Reason.PRUNED, detail=PRUNED)
                 found.append(pruned)
             except Exception as error:  # noqa: BLE001  # the boundary: an op may raise anything
-                said = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+                said = f"{type(error).__name__}: {error}".splitlines()[0][:200].rstrip(": ")
                 detail = f"{said}{blame.told(error)}"
                 rejected = Rejected(candidate=candidate, reason=Reason.LAUNCHES, detail=detail)
                 found.append(rejected)
