@@ -123,8 +123,7 @@ def test_a_command_with_wrong_input_starts_no_process(tmp_path, monkeypatch, arg
     def started(*_: object, **__: object) -> None:
         raise AssertionError
 
-    # What `compile` starts before it reads a file imports torch beside it, and nobody waits for it.
-    monkeypatch.setattr("tritune.child.start_server", lambda: None)
+    monkeypatch.setattr("tritune.child.start_server", started)
     monkeypatch.setattr("tritune.child.Child.__init__", started)
 
     result = CliRunner().invoke(tritune, arguments, prog_name="tritune")

@@ -20,7 +20,13 @@ from tritune.device.cuda import CudaDevice
 from tritune.model import Candidate, Compiled, Outcome, Problem, Rejected, Report
 from tritune.pipeline import conclude, measuring, missed, overlap, prepare, reach, smoke
 from tritune.pipeline.checking import CheckOptions, check, due, not_fresh, nothing_due
-from tritune.pipeline.compiling import CompileReport, adopt, compile_only, compilers
+from tritune.pipeline.compiling import (
+    CompileReport,
+    adopt,
+    compile_only,
+    compilers,
+    refuse_wrong,
+)
 from tritune.pipeline.importing import Imported, ImportOptions, import_tables
 from tritune.pipeline.job import Job, Observer, SweepOptions, start
 from tritune.pipeline.prebuilding import PrebuildOptions, prebuild
@@ -47,6 +53,7 @@ __all__ = [
     "import_tables",
     "not_fresh",
     "prebuild",
+    "refuse_wrong",
     "rejected",
     "retime",
     "run",

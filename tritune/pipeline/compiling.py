@@ -16,7 +16,7 @@ from tritune.device import lowering, occupancy, toolchain, wheel
 from tritune.errors import EnvironmentFaultError
 from tritune.model import Candidate, Compiled, Problem, Rejected, Step, Target
 from tritune.pipeline import overlap, prepare
-from tritune.pipeline.job import Job, Observer, SweepOptions, near, start
+from tritune.pipeline.job import Job, Observer, SweepOptions, checked, near, start
 from tritune.setting import Setting
 from tritune.workers import Done, Pool
 
@@ -55,10 +55,20 @@ def compile_only(
     Raises:
         TrituneError: the file, the kernel or this machine cannot be used.
     """
-    if output is not None:
-        places.refuse_unwritable(output)
+    refuse_wrong(path, options, output)
     jobs = start(path, options, observer, setting=lambda target: Setting(target=target))
     return tuple(_compile(job, output) for job in jobs)
+
+
+def refuse_wrong(path: Path, options: SweepOptions, output: Path | None) -> None:
+    """Refuse what can be told of a compile before torch is imported.
+
+    Raises:
+        TrituneError: the file, the options or the folder cannot be used.
+    """
+    checked(path, options, is_named=True)
+    if output is not None:
+        places.refuse_unwritable(output)
 
 
 def compilers(job: Job, size: int = 0) -> Pool:

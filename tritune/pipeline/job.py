@@ -138,12 +138,7 @@ def start(
     With a *setting* no GPU is looked for: it is that, or makes one of the target that options or
     file name.
     """
-    sweep = read(path, options)
-    if options.target or callable(setting):
-        named_target(sweep, options)
-    for reference, kinds in ((sweep.kernel, "tunable kernels"), (sweep.problem, "functions")):
-        if reference:
-            references.refuse(reference, kinds)
+    sweep = checked(path, options, is_named=callable(setting))
     logs = places.made(places.cache_folder() / "logs")
     observer.stage("loading the kernel", None)
     infos = describe_kernels(sweep, options, logs / "load.log")
@@ -174,6 +169,20 @@ def start(
             )
         )
     return tuple(jobs)
+
+
+def checked(path: Path, options: SweepOptions, *, is_named: bool) -> Sweep:
+    """The sweep of a file, once all is right that can be told before anything is imported.
+
+    With *is_named* the target has to be named, by the options or by the file.
+    """
+    sweep = read(path, options)
+    if is_named or options.target:
+        named_target(sweep, options)
+    for reference, kinds in ((sweep.kernel, "tunable kernels"), (sweep.problem, "functions")):
+        if reference:
+            references.refuse(reference, kinds)
+    return sweep
 
 
 def named_target(sweep: Sweep, options: SweepOptions) -> Target:
