@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import logging
+import os
 import subprocess
 import sys
 import threading
@@ -668,6 +669,41 @@ def test_a_damaged_lockfile_is_said_and_kernels_run_as_before(tmp_path, caplog, 
     assert (ran(fill()), benchmarks()) == (64, 3)
     assert len(caplog.messages) == 1
     assert "the lockfile is damaged" in caplog.messages[0]
+
+
+DAMAGED = """
+import logging, sys
+logging.basicConfig(format="%(levelname)s %(message)s")
+import tritune
+from tritune.errors import LockError
+try:
+    tritune.install("t.lock")
+except LockError as error:
+    print(type(error).__name__, error)
+print("triton" in sys.modules)
+"""
+
+
+@pytest.mark.parametrize("miss", ["default", "error"])
+def test_a_damaged_lockfile_is_said_when_it_is_installed_and_triton_is_not_imported(tmp_path, miss):
+    (tmp_path / "t.lock").write_text('{"tritune": 1,', encoding="utf-8")
+
+    done = subprocess.run(
+        [sys.executable, "-c", DAMAGED],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "TRITUNE_MISS": miss},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    what = f"{tmp_path}/t.lock:1: is cut off here"
+    hint = "hint: restore it from git, or delete the file and sweep again"
+    raised = f"LockError {what}\n{hint}\n" if miss == "error" else ""
+    assert done.stdout == f"{raised}False\n"
+    assert done.stderr == (
+        f"WARNING the lockfile is damaged, so kernels run their defaults: {what}\n{hint}\n"
+    )
 
 
 def test_a_lockfile_of_the_environment_that_is_not_there_stops_nothing(

@@ -320,7 +320,7 @@ def test_an_op_that_cannot_run_without_a_gpu_is_unknown_and_no_failure(project):
     assert (result.exit_code, run("check", "--strict").exit_code) == (0, 1)
     assert result.stdout == (
         "sweeps/scale.yaml:7: unknown: scale_kernel on H200: n=1000 dtype=float32 and 1 more: "
-        "cannot be lowered here: OSError: no GPU\n"
+        "cannot be lowered here: OSError: no GPU (ops.py:30)\n"
         "2 checked: 2 unknown\n"
     )
 

@@ -29,6 +29,7 @@ from tritune.cli import filters, project, tritune
 from tritune.errors import EnvironmentFaultError, ManyMistakesError, SpecError
 from tritune.model import Reason
 from tritune.pipeline import SweepOptions
+from tritune.pipeline.questions import Rejections
 from tritune.space import SpaceCount
 
 HEAVY = ("torch", "triton", "rich", "pydantic", "yaml", "numpy", "filelock", "simpleeval")
@@ -339,7 +340,8 @@ def test_show_rejected_keeps_the_values_it_is_given(folder, monkeypatch):
         rejected(problem(4096), config(256), reason=Reason.COMPILE),
         rejected(problem(4096), config(128)),
     )
-    monkeypatch.setattr(pipeline, "rejected", lambda path, options: rows)
+    found = Rejections(outcomes=rows, names=frozenset())
+    monkeypatch.setattr(pipeline, "rejected", lambda path, options: found)
 
     result = run("show", "rejected", "sweeps/matmul.yaml", "M=4096", "BLOCK_M=256", "--json")
     text = run("show", "rejected", "sweeps/matmul.yaml", "M=4096")

@@ -69,6 +69,7 @@ def _calls(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list:
         return (report(),)
 
     monkeypatch.setattr(pipeline, "compile_only", fake)
+    monkeypatch.setattr(pipeline, "refuse_wrong", lambda *_: None)
     return calls
 
 

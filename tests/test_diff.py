@@ -39,7 +39,7 @@ NEW = made(
         1: entry(),
         2: entry(128, 8.0, noise=0.011, bits="c", ir="j"),
         4: entry(us=9.5, triton="3.10.0"),
-        5: entry(32, 0.0, bits="", unmeasured=True),
+        5: entry(32, 0.0, noise=0.0, bits="", unmeasured=True),
     }
 )
 
@@ -92,7 +92,7 @@ ops:matmul on H100
 changed M=2 BLOCK 64 → 128       10.0 → 8.00  1.25× ±1.1 % others other code
 removed M=3 BLOCK=64 num_warps=4        10.0      - ±0.3 % -      -
 changed M=4 the same             10.0 → 9.50  1.05× ±0.3 % same   Triton 3.9.0 → 3.10.0
-added   M=5 BLOCK=32 num_warps=4           -      - ±0.3 % -      unmeasured
+added   M=5 BLOCK=32 num_warps=4  unmeasured      -      - -      -
 """
 MARKDOWN = """\
 ### new.lock: 1 added, 1 removed, 2 changed
@@ -104,13 +104,25 @@ MARKDOWN = """\
 | removed | `matmul` | `H100` | `M=3` | BLOCK=64 num_warps=4 | 10.0 | - | ±0.3 % | - | - |
 | changed | `matmul` | `H100` | `M=4` | the same | 10.0 → 9.50 | 1.05× | ±0.3 % | same \
 | Triton 3.9.0 → 3.10.0 |
-| added | `matmul` | `H100` | `M=5` | BLOCK=32 num_warps=4 | - | - | ±0.3 % | - | unmeasured |
+| added | `matmul` | `H100` | `M=5` | BLOCK=32 num_warps=4 | unmeasured | - | - | - | - |
 """
 
 
 def test_two_files_are_compared_as_text_and_as_markdown(two):
     assert run(*two).stdout == TEXT
     assert run(*two, "--markdown").stdout == MARKDOWN
+
+
+def test_of_an_entry_that_is_timed_at_last_only_the_measured_side_has_noise():
+    before = made({1: entry(32, 0.0, noise=0.0, bits="", unmeasured=True)})
+    after = made({1: entry(64, 8.0)})
+
+    text = changes_markdown([("a.lock", diff(before, after))])
+
+    assert text.splitlines()[-1] == (
+        "| changed | `matmul` | `H100` | `M=1` | BLOCK 32 → 64 | unmeasured → 8.00 | - | ±0.3 % "
+        "| - | - |"
+    )
 
 
 def test_two_equal_files_differ_in_nothing(two):

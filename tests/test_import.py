@@ -15,12 +15,12 @@ from click.testing import CliRunner, Result
 from fakes import TRITON, grid_compiled, grid_outcomes, grid_problems, grid_samples
 from projects import H200, Project
 from replay_device import ReplayDevice
-from tritune import choose, configtables, devicelabels, fitting, lock, lookup
+from tritune import choose, configtables, devicelabels, fitting, keytext, lock, lookup
 from tritune.cli import tritune
 from tritune.configtables import Row
 from tritune.device import cuda, targets
 from tritune.device.guards import Guard, NoSensors
-from tritune.errors import TableError
+from tritune.errors import ManyMistakesError, TableError
 from tritune.fitting import Receiver
 from tritune.model import (
     Config,
@@ -305,7 +305,6 @@ def test_a_template_and_a_row_make_a_key_as_a_call_has_it(template, key):
                 'hint: --key "K=... b=...", or --sweep FILE, whose problems have all of it'
             ),
         ),
-        ("Q=8", "--key: `Q` is no part of a key of `matmul_kernel`\nhint: it has M, N, K, a, b"),
         ("N={Z}", "t.json:2: 64: the table has nothing for `{Z}`\nhint: it has M"),
     ],
 )
@@ -314,6 +313,88 @@ def test_a_template_that_makes_no_whole_key_is_refused(template, said):
         fitting.key_of(row(), template, RECEIVER)
 
     assert str(caught.value) == said
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "Q=8",
+            ("--key: `Q` is no part of a key of `matmul_kernel`\nhint: it has M, N, K, a, b"),
+        ),
+        ("K 4", "--key: `K 4` is no part of a key\nhint: write NAME=VALUE, as M=..."),
+        ("K=", "--key: `K` is ``, which is no value\nhint: write one behind the `=`"),
+        (
+            "K=4O96",
+            (
+                "--key: `K` is `4O96`, which is no number and no name\n"
+                "hint: other text is quoted, as JSON"
+            ),
+        ),
+        ("K=04096", "--key: `K` is `04096`, which no key has\nhint: a key has `4096`"),
+        ("K=true", "--key: `K` is `true`, which no key has\nhint: a key has `True`"),
+        ("K=1 K=2", "--key: `K` is given twice"),
+        ("a=fp61", "--key: `a` is `fp61`, which is no dtype\nhint: did you mean `f16`?"),
+        ("a=64", "--key: `a` is `64`, which is no dtype\nhint: as f16, bf16 or f32(unaligned)"),
+    ],
+)
+def test_a_wrong_name_or_value_of_a_key_is_refused(text, said):
+    with pytest.raises((TableError, ManyMistakesError)) as caught:
+        keytext.check(text, RECEIVER)
+
+    assert str(caught.value) == said
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "M={} N={M} K=4096 a=torch.float16 b=f16(unaligned)",
+        'K=-1.5 N="two words" a=none b=(f16,bf16)',
+        "K=True N=tl.float16 a=f8e4m3fn b=i1(dim0)",
+    ],
+)
+def test_what_a_key_may_hold_is_taken(text):
+    keytext.check(text, RECEIVER)
+
+
+def test_every_mistake_of_a_key_is_told_at_once(tmp_path, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    path = table(tmp_path, {"1": vllm(16, 64, 128)})
+
+    result = run("import", path, "--kernel", MATMUL, "--key", "k=4096 a=flaot16 b=f16")
+    besides = run("import", path, "--sweep", "sweeps/matmul.yaml", "--key", "K=4096")
+
+    assert (result.exit_code, besides.exit_code) == (2, 2)
+    assert result.stderr == (
+        "error: --key: `k` is no part of a key of `matmul_kernel`\n"
+        "  hint: did you mean `K`? it has M, N, K, a, b\n"
+        "error: --key: `a` is `flaot16`, which is no dtype\n"
+        "  hint: did you mean `f16`?\n"
+    )
+    assert besides.stderr == (
+        "error: --key: it is for an import without --sweep, whose problems have all of a key\n"
+    )
+
+
+def test_what_of_a_files_name_is_ignored_is_told(tmp_path, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    into = ("--lockfile", str(tmp_path / "tritune.lock"), "--kernel", MATMUL)
+    path = table(tmp_path, {"1": vllm(16, 64, 128)})
+
+    plain = run("import", path, *into, "--key", "K=4096 a=f16 b=f16")
+    other = run("import", path, *into, "--key", "N=8 K={E} a=f16 b=f16", "--device", "H100")
+
+    last = "next: the next sweep of this kernel times them, and says what beats them\n"
+    assert plain.stderr == (
+        f"{path}: E=8, dtype=fp8_w8a8, block_shape=[128,128] of its name is not compared with "
+        f"the key\n{last}"
+    )
+    assert other.stderr == (
+        f"{path}: N=14336, dtype=fp8_w8a8, block_shape=[128,128] of its name is not compared with "
+        f"the key\n{path}: device_name=NVIDIA_H200 of its name is ignored: --device says H100\n"
+        f"{last}"
+    )
 
 
 def test_a_kernel_whose_author_names_no_tensors_has_some_in_its_key_all_the_same():
@@ -654,6 +735,42 @@ def test_a_file_of_the_autotuner_is_for_the_problem_with_its_key(project, tmp_pa
     assert entry.config == Config.of({"BLOCK": 512, "num_warps": 4})
 
 
+HELD_CONFIGS = "its configs: `ONE`, `TWO`, `BY_SIZE`, `BY_KEY`, `ODD`, `HELD`"
+
+
+@pytest.mark.parametrize(
+    ("reference", "said"),
+    [
+        ("mine.py", f"{{0}}/mine.py: no name after the module\n\nhint: {HELD_CONFIGS}"),
+        ("mine.py:", f"{{0}}/mine.py: no name after the module\n\nhint: {HELD_CONFIGS}"),
+        (
+            "mine.py:TW",
+            f"{{0}}/mine.py: it has no `TW`\n\nhint: did you mean `TWO`? {HELD_CONFIGS}",
+        ),
+        (
+            "mine.py:triton",
+            (
+                "mine.py:triton: expected a triton.Config, or a mapping to them, got a module\n\n"
+                f"hint: {HELD_CONFIGS}"
+            ),
+        ),
+        (
+            "mine",
+            (
+                "mine: no such file or directory\n\n"
+                "hint: configs in Python are MODULE:NAME, as mine:NAME"
+            ),
+        ),
+    ],
+)
+def test_a_module_without_a_name_of_configs_is_told_with_those_it_holds(project, reference, said):
+    project.write("mine.py", CONFIGS)
+
+    result = run("import", reference, "--kernel", "ops.py:scale_kernel", "--device", "H200")
+
+    assert (result.exit_code, result.stderr) == (2, f"error: {said.format(project.folder)}\n")
+
+
 CONFIGS = """
 import triton
 
@@ -693,7 +810,6 @@ def test_configs_in_python_are_for_all_problems_or_for_those_they_name(project, 
         ("ODD", "mine.py:ODD['n']: expected a key as `M=64 a=f16`, or a size of M, got 'n'\n"),
         ("HELD", "mine.py:HELD: `BLOCK` is a module, which no lockfile can hold\n"),
         ("OTHER", "mine.py: it has no `OTHER`\n"),
-        ("triton", "mine.py:triton: expected a triton.Config, got a module\n"),
     ],
 )
 def test_what_is_no_config_for_a_key_is_refused(project, name, said):

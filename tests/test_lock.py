@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tritune import lock
-from tritune.errors import LockError
+from tritune.errors import EnvironmentFaultError, LockError
 from tritune.lockrender import render, sort_entries
 from tritune.lookup import Asked, Lockfile, find
 from tritune.model import (
@@ -418,7 +418,7 @@ def test_equal_text_is_not_written_again(tmp_path):
 def test_a_folder_that_is_not_there_is_one_message_and_leaves_nothing(tmp_path):
     path = tmp_path / "no" / "tritune.lock"
 
-    with pytest.raises(LockError) as caught:
+    with pytest.raises(EnvironmentFaultError) as caught:
         lock.write(path, Lock())
     assert str(caught.value) == (
         f"{path}: cannot be written: No such file or directory\n"
@@ -540,7 +540,7 @@ def test_a_file_of_ten_thousand_entries_is_read_quickly_and_in_one_piece():
 def test_a_place_where_nothing_can_be_written_is_refused_before_the_work(tmp_path):
     path = tmp_path / "nowhere" / "tritune.lock"
 
-    with pytest.raises(LockError) as caught:
+    with pytest.raises(EnvironmentFaultError) as caught:
         lock.refuse_unwritable(path)
 
     assert str(caught.value) == (

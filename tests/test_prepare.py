@@ -13,7 +13,7 @@ from projects import Project
 from test_measure_sweep import PROBLEMS, Silent, binaries, found, job
 from tritune import pipeline
 from tritune.errors import SpecError
-from tritune.model import Axis, Constraint, Problem, Reason
+from tritune.model import Axis, Config, Constraint, Problem, Reason
 from tritune.pipeline import prepare, smoke
 from tritune.pipeline.job import SweepOptions
 
@@ -92,6 +92,38 @@ def test_a_sweep_without_a_gpu_fails_where_the_op_is_never_right(
     )
 
     assert report.unsolved == (Problem.of({"n": 100, "dtype": "float32"}),)
+
+
+def test_what_no_smoke_problem_can_run_is_counted_and_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRITUNE_CACHE_DIR", str(tmp_path / "cache"))
+    project = Project(tmp_path / "project")
+    project.edit("ops.py", " + PAIR[0] * half(BLOCK)", "")  # equal results of all blocks
+    project.edit("sweeps/scale.yaml", "[256, 512]", "{pow2: [32, 4096]}")
+    project.edit(
+        "sweeps/scale.yaml",
+        "shapes:",
+        "constraints: [BLOCK <= n]\nsmoke: [{n: 100, dtype: float32}]\nshapes:",
+    )
+    project.edit("sweeps/scale.yaml", "[1000, 4096]", "[1000, 2048]")
+
+    [report] = pipeline.run(
+        project.sweep, SweepOptions(target="H200", jobs=1, compile_budget_s=0.0), Silent()
+    )
+
+    # 4096 is for no problem at all, and so not missing here.
+    assert report.not_interpreted == tuple(Config.of({"BLOCK": 1 << n}) for n in range(7, 12))
+    [text] = [step.text for step in report.steps if step.name == "verifying in the interpreter"]
+    assert text == (
+        "2 distinct sets of meta-parameters on 1 smoke problem: 2 results right, 0 wrong "
+        "(results, not times), 5 sets not reached"
+    )
+    [warning] = report.warnings
+    assert warning == (
+        "the interpreter has not verified what no smoke problem can run under the constraints or "
+        "the prune function: BLOCK=128; BLOCK=256; BLOCK=512; BLOCK=1024; BLOCK=2048"
+    )
 
 
 def test_constraints_that_leave_no_config_are_an_error_and_those_of_one_problem_are_said(

@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from fakes import H200_IDENTITY, KERNEL, PROBLEM, config
+from tritune.cli import tritune
 from tritune.journal import Journal
 from tritune.model import Candidate, Reason, Rejected
 from tritune.pipeline import questions
@@ -44,4 +46,24 @@ def test_rejections_of_an_older_source_protocol_or_triton_are_not_shown(tmp_path
 
     shown = questions.rejected(path, SweepOptions(journal=tmp_path))
 
-    assert shown == (out(16, "ops:other"), out(32), out(64))
+    assert shown.outcomes == (out(16, "ops:other"), out(32), out(64))
+
+
+def test_a_value_of_an_axis_that_is_nowhere_is_told_with_those_there_are(tmp_path: Path):
+    path = tmp_path / "matmul.yaml"
+    path.write_text(SWEEP, encoding="utf-8")
+    (tmp_path / "ops.py").touch()
+    Journal.open(journal_path(tmp_path, path, "H200")).close()
+    asked = ["show", "rejected", str(path), "--journal", str(tmp_path)]
+
+    wrong = CliRunner().invoke(tritune, [*asked, "Q=1"], prog_name="tritune")
+    right = CliRunner().invoke(tritune, [*asked, "BLOCK=16"], prog_name="tritune")
+
+    assert wrong.stderr == (
+        "Usage: tritune show rejected [OPTIONS] FILE [NAME=VALUE]...\n"
+        "Try 'tritune show rejected --help' for help.\n"
+        "\n"
+        "Error: Invalid value for 'NAME=VALUE': no `Q` here; there is BLOCK, K, M, N, dtype\n"
+    )
+    assert wrong.exit_code == 2
+    assert (right.stdout, right.exit_code) == ("no config was rejected\n", 0)

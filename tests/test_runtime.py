@@ -1126,6 +1126,28 @@ def test_a_miss_can_be_an_error(tmp_path, gpu, monkeypatch):
     )
 
 
+def test_with_no_gpu_a_key_that_no_device_has_is_the_miss_that_is_an_error(tmp_path, monkeypatch):
+    monkeypatch.setenv("TRITUNE_MISS", "error")
+    file = locked(tmp_path / "t.lock", SHAPES)
+    kernel, none = jitted(file), jitted(tmp_path / "none.lock")
+
+    assert ran(kernel, 64) == 16  # the default, but its key is one of the H100's
+    with pytest.raises(LookupMissError) as caught:
+        ran(kernel, 65)
+    with pytest.raises(LookupMissError) as without:
+        ran(none, 64)
+
+    hint = "hint: add it to the sweep file's shapes and sweep again"
+    assert str(caught.value) == (
+        f"{file}: `test_runtime:jitted.<locals>.fill` has no locked config for "
+        f"n=65 FLAG=True x=f32 on any GPU: locked are {'; '.join(SHAPES)}\n{hint}"
+    )
+    assert str(without.value) == (
+        f"{tmp_path}/none.lock: `test_runtime:jitted.<locals>.fill` has no locked config for "
+        f"n=64 FLAG=True x=f32 on any GPU: there is no {tmp_path}/none.lock\n{hint}"
+    )
+
+
 def test_a_damaged_lockfile_is_one_warning_and_the_default(tmp_path, gpu, caplog):
     gpu()
     file = locked(tmp_path / "t.lock", SHAPES)

@@ -272,10 +272,40 @@ def test_tags_run_nothing():
     ("space", "message"),
     [
         (
-            "{num_warps: [4, 3, 0, 64, on]}",
+            '{num_warps: [4, 3, 0, 64, "4", on]}',
             (
-                "s.yaml:2:34: space.num_warps[4]: expected an integer, got `on`, which YAML"
+                "s.yaml:2:24: space.num_warps[1]: expected a power of two, got 3\n"
+                "hint: write 2 or 4\n"
+                "s.yaml:2:27: space.num_warps[2]: expected a power of two, got 0\n"
+                "hint: the smallest is 1\n"
+                "s.yaml:2:30: space.num_warps[3]: expected an integer from 1 to 32, got 64\n"
+                "hint: write a number\n"
+                's.yaml:2:34: space.num_warps[4]: expected an integer, got "4" in quotes\n'
+                "hint: write 4 without the quotes\n"
+                "s.yaml:2:39: space.num_warps[5]: expected an integer, got `on`, which YAML"
                 " reads as true\nhint: write a number"
+            ),
+        ),
+        (
+            "{num_stages: 2, num_ctas: 3}",
+            "s.yaml:2:34: space.num_ctas: expected a power of two, got 3\nhint: write 2 or 4",
+        ),
+        (
+            "{num_stages: 2, maxnreg: [null, 0]}",
+            (
+                "s.yaml:2:40: space.maxnreg[1]: expected an integer from 1 to 255, got 0\n"
+                "hint: write a number"
+            ),
+        ),
+        (
+            "{num_warps: {range: [1, 4]}}",
+            "s.yaml:2:20: space.num_warps: expected a power of two, got 3\nhint: write 2 or 4",
+        ),
+        (
+            "{num_warps: {pow2: [1, 64]}}",
+            (
+                "s.yaml:2:20: space.num_warps: expected an integer from 1 to 32, got 64\n"
+                "hint: write a number"
             ),
         ),
         (

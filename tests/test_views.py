@@ -246,6 +246,47 @@ def test_what_compiled_here_and_was_not_timed_is_told_its_way_to_a_gpu():
     )
 
 
+@pytest.mark.parametrize(
+    ("reason", "lost", "gpu_s", "said"),
+    [
+        (
+            Reason.SHARED,
+            problem(),
+            0.0,
+            "give other values in the space of sweeps/matmul.yaml",
+        ),
+        (Reason.COMPILE, problem(), 0.0, "mend matmul_kernel or its problem function"),
+        # Of `smoke:`, and so not one that a GPU is asked for.
+        (Reason.WRONG, problem(1, 2, 3), 0.0, "mend matmul_kernel or its problem function"),
+        (
+            Reason.WRONG,
+            problem(),
+            1.0,
+            (
+                "why none: tritune show rejected sweeps/matmul.yaml · "
+                "mend matmul_kernel or its problem function"
+            ),
+        ),
+    ],
+)
+def test_after_a_total_failure_a_sweep_offers_what_helps_and_no_compile(reason, lost, gpu_s, said):
+    compiled = Step(name="compiling", text="0 of 2 distinct binaries for H200", seconds=1.0)
+
+    text = shown(
+        report(
+            winners=(),
+            work=(work(problem()),),
+            outcomes=(rejected(lost, reason=reason),),
+            unsolved=(lost,),
+            locked=False,
+            gpu_s=gpu_s,
+            steps=(compiled,),
+        )
+    )
+
+    assert text.splitlines()[-1] == f"next: {said}, then tritune sweep sweeps/matmul.yaml"
+
+
 def test_a_problem_with_no_valid_config_is_listed_with_its_reasons_counted():
     lost = problem(1, 2, 3)
     out = (rejected(lost), rejected(lost), rejected(lost, reason=Reason.WRONG), rejected())

@@ -33,6 +33,10 @@ def add(state: int, other: int) -> int:
     return state + other
 
 
+def variables(state: int) -> dict[str, str | None]:
+    return {name: os.environ.get(name) for name in ("TRITUNE_MISS", "TRITUNE_LOG", "TRITUNE")}
+
+
 def who(state: int) -> int:
     return os.getpid()
 
@@ -195,10 +199,20 @@ def test_a_crash_is_an_answer_and_the_next_call_starts_afresh(worker: Worker):
     assert worker.call(add, 2) == Done(42)
 
 
+def test_what_a_worker_launches_is_no_miss_of_the_users(tmp_path: Path, monkeypatch):
+    for name in ("TRITUNE_MISS", "TRITUNE_LOG", "TRITUNE"):
+        monkeypatch.setenv(name, "error")
+
+    with Worker(number, 40, log=tmp_path / "log") as made:
+        answer = made.call(variables)
+
+    assert answer == Done({"TRITUNE_MISS": None, "TRITUNE_LOG": None, "TRITUNE": "error"})
+
+
 def test_an_exit_is_an_answer(worker: Worker):
     exits = worker.call(leave), worker.call(leave_at_once)
 
-    assert str(exits[0]) == "SystemExit: 3"
+    assert str(exits[0]) == f"SystemExit: 3 ({__file__}:{leave.__code__.co_firstlineno + 1})"
     assert str(exits[1]) == "exited with code 7"
 
 

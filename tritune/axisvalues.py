@@ -20,6 +20,9 @@ MOST_VALUES = 10_000
 """More values than this on one axis is a slip of the pen, not a space."""
 
 _NEEDED = frozenset({"num_warps", "num_stages", "num_ctas"})
+_POWERS = frozenset({"num_warps", "num_ctas"})
+_ENDS = {"num_warps": (1, 32), "maxnreg": (1, 255)}
+"""What no target goes beyond: 1,024 threads of a program, and registers that code can name."""
 _FORMS = ("range", "pow2")
 _EXAMPLE = {"range": "write {range: [2, 5]}", "pow2": "write {pow2: [16, 256]}"}
 _NUMBER = "write a number"
@@ -75,9 +78,10 @@ def _expand(name: str, raw: Any, *, problem: bool) -> Expansion:
     made = Expansion()
     if isinstance(raw, dict):
         made.values = tuple(_form(raw, made))
-        # A negative end of a range is refused as the same number in a list is.
-        ends = made.values if len(made.values) < 2 else (made.values[0], made.values[-1])
-        _check(name, list(ends), (), made, problem=problem)
+        # What a list may not hold is refused at the place of the whole, and once.
+        known = len(made.slips)
+        _check(name, list(made.values), (), made, problem=problem)
+        del made.slips[known + 1 :]
     elif isinstance(raw, list):
         if not raw:
             what = "expected at least one value, got an empty list"
@@ -166,8 +170,15 @@ def _number_slip(item: float, kind: str, what: str) -> tuple[str, str] | None:
 def _option_slip(name: str, item: Any) -> tuple[str, str] | None:
     if item is None and name in _NEEDED:
         return f"expected an integer, got {got(item)}", "write a number"
-    if isinstance(item, int) and not isinstance(item, bool) and item < 0:
+    if not isinstance(item, int) or isinstance(item, bool):
+        return None
+    if item < 0:
         return f"expected an integer of at least 0, got {item}", "write a positive number"
+    if name in _POWERS and (item < 1 or item & (item - 1)):
+        return f"expected a power of two, got {item}", _nearest(item)
+    least, most = _ENDS.get(name, (0, item))
+    if not least <= item <= most:
+        return f"expected an integer from {least} to {most}, got {item}", _NUMBER
     return None
 
 

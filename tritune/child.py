@@ -26,10 +26,10 @@ from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import Any, Generic, NoReturn, TypeAlias, TypeVar
 
+from tritune import blame
 from tritune.errors import EnvironmentFaultError, TrituneError
 
-_WARM = ["tritune.device.warm"]
-"""What the server imports."""
+_WARM = ["tritune.device.warm"]  # what the server imports
 T = TypeVar("T")
 Function: TypeAlias = Callable[..., T]
 
@@ -50,9 +50,12 @@ class Raised:
     traceback: str
     error: TrituneError | None = None
     output: str = ""
+    where: str = ""
+    """`file:line` of the user's own code that raised it, where there is such."""
 
     def __str__(self) -> str:
-        return f"{self.type_name}: {self.message}"
+        said = f"{self.type_name}: {self.message}"
+        return f"{said} ({self.where})" if self.where else said
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +83,9 @@ class TimedOut:
         return f"no answer after {self.seconds:g} s"
 
 
+_OWN: Mapping[str, str | None] = {"TRITUNE_MISS": None, "TRITUNE_LOG": None}
+"""What a sweep launches itself, to find out what to lock, is nobody's miss."""
+
 Answer: TypeAlias = Done[T] | Raised | Died | TimedOut
 
 
@@ -87,7 +93,8 @@ class Child:
     """One life of one process, from its start to the death of its group."""
 
     def __init__(self, env: Mapping[str, str | None], log: Path) -> None:
-        whole = {name: value for name, value in {**os.environ, **env}.items() if value is not None}
+        merged = {**os.environ, **_OWN, **env}
+        whole = {name: value for name, value in merged.items() if value is not None}
         context = _context(whole)
         self.ready = False
         self.connection, there = context.Pipe()
@@ -278,7 +285,9 @@ def _leave() -> NoReturn:
 def _raised(error: BaseException) -> Raised:
     story = traceback.TracebackException.from_exception(error)  # survives a broken `__str__`
     ours = error if isinstance(error, TrituneError) else None
-    return Raised(type(error).__name__, str(story), "".join(story.format()), ours)
+    trace = "".join(story.format())
+    where = "" if ours else blame.line(error)
+    return Raised(type(error).__name__, str(story), trace, ours, where=where)
 
 
 def _reply(connection: Connection, answer: Done[object] | Raised) -> None:

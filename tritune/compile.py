@@ -17,7 +17,7 @@ from pathlib import Path
 from signal import SIGKILL
 from typing import TypeVar
 
-from tritune import grouping
+from tritune import dtypenames, grouping
 from tritune.device import lowering
 from tritune.errors import TrituneError
 from tritune.fulltext import keep
@@ -68,7 +68,7 @@ def find_launches(
     seen: dict[Candidate, Launches | Rejected] = {}
     for index, answer in pool.run(lowering.facts, tasks, FACTS_LIMIT_S):
         problem, configs = tasks[index]
-        done = _value(answer, f"the problem {problem}")
+        done = _value(answer, f"the problem {problem}", _no_dtypes(problem))
         work[problem] = done[0]
         seen.update({found.candidate: found for found in done[1]})
         advance(f"{problem}: {len(configs)} configs")
@@ -194,7 +194,15 @@ def _full(answer: Raised | Died | TimedOut) -> str:
     return "\n".join(text for text in (trace, answer.output) if text)
 
 
-def _value(answer: Answer[T], what: str) -> T:
+def _no_dtypes(problem: Problem) -> str:
+    """What a reader should know of axes that look like dtypes, and reach the function as texts."""
+    texts = [text for _, text in problem.axes if isinstance(text, str)]
+    names = {t: dtypenames.meant(t) for t in texts if not dtypenames.is_torch(t)}
+    said = [f"`{text}` is text; torch calls it `{name}`" for text, name in names.items() if name]
+    return "; ".join(said)
+
+
+def _value(answer: Answer[T], what: str, hint: str = "") -> T:
     """The answer of a call that has no candidate to reject.
 
     Raises:
@@ -205,17 +213,10 @@ def _value(answer: Answer[T], what: str) -> T:
             return value
         case Raised(error=TrituneError() as error):
             raise error
-        case Raised(type_name=kind, message=message, traceback=trace):
-            raise TrituneError(f"{what} cannot be made: {kind}: {message}", where=blame(trace))
+        case Raised(type_name=kind, message=message, where=where):
+            said = f"{what} cannot be made: {kind}: {message}"
+            raise TrituneError(said, where=where, hint=hint)
         case TimedOut(seconds=seconds):
             raise TrituneError(f"{what} cannot be made within {seconds:.0f} s")
         case Died():
             raise TrituneError(f"{what} cannot be made: its process {answer}")
-
-
-def blame(trace: str) -> str:
-    """`file:line` of the innermost frame of a traceback that is the user's own."""
-    frames = re.findall(r'File "([^"]+)", line (\d+)', trace)
-    others = ("site-packages", "/torch/", str(Path(__file__).parent), "<")
-    own = [at for at in frames if not any(part in at[0] for part in others)]
-    return ":".join((own or frames or [("", "")])[-1]).strip(":")

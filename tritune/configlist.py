@@ -11,7 +11,7 @@ from typing import Any
 
 from tritune.configtables import Row, Table, row_of_key
 from tritune.errors import TableError, TrituneError
-from tritune.load import find
+from tritune.load import find, names_in
 from tritune.model import Value
 from tritune.modules import import_reference
 from tritune.subject import plain_config
@@ -25,6 +25,12 @@ def read(_: None, reference: str, axis: str) -> Table:
     """
     module, name = import_reference(reference)
     found: Any = find(module, name, "configs", _holds_configs)
+    if found and not _holds_configs(found):
+        raise TableError(
+            f"expected a triton.Config, or a mapping to them, got a {type(found).__name__}",
+            where=reference,
+            hint=names_in(module, "configs", _holds_configs),
+        )
     made = tuple(rows(reference, found, axis))
     if not made:
         raise TableError("it holds no config", where=reference)

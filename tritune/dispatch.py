@@ -25,10 +25,6 @@ from tritune.tuned import Passed, Served, Tuning
 MEMO_LIMIT = 4096
 """Keys remembered a kernel; a server that sees endless sizes must not grow for ever."""
 
-_FACTS = ("arch", "backend", "shared_bytes", "sms")
-"""What a constraint may name of the device."""
-
-
 Call = tuple[tuple[Any, ...], dict[str, Any]]
 """The arguments of a launch, by position and by name."""
 
@@ -278,19 +274,20 @@ class Kernel(Autotuner):  # type: ignore[misc]
 
     def _look_up(self, place: tuple[object, int], bound: Mapping[str, Any]) -> Served:
         device = silicon.identity(place)
-        if self._file is None or device is None:
+        if self._file is None or (device is None and not switches.miss_is_error()):
             return self._default
-        self._file.announce(device)
         asked = lookup.Asked(
             kernel=self.name,
             key=tuple(keys.parts(self.contract, bound)),
             near=self.near,
             otherwise=self.otherwise,
-            values={
-                **{name: getattr(device, name) for name in _FACTS},
-                **{name: bound[name] for name in self.contract.scalars},
-            },
+            values={name: bound[name] for name in self.contract.scalars},
         )
+        if device is None:
+            if not keys.is_empty(self.contract, bound):
+                misses.refuse_unlocked(self._file, asked, self.tuning.refusal)
+            return self._default
+        self._file.announce(device)
         found = lookup.find(self._file, device, asked, self.tuning.refusal)
         if found.config is not None:
             return self._as_served(found.kind, found.config.as_dict())

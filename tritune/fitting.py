@@ -130,8 +130,19 @@ def check_row(row: Row, receiver: Receiver, names: Iterable[str]) -> None:
         )
 
 
+def ignored(row: Row, template: str, receiver: Receiver) -> tuple[str, ...]:
+    """What a row says besides its size that has no part in the key that `key_of` makes of it."""
+    texts = split(template)
+    asked = set(re.findall(r"\{(\w+)\}", template))
+    kept = {name for name in _known(receiver) if name not in texts}
+    said = ((name, text) for name, text in row.parts[1:] if texts.get(name) != text)
+    return tuple(f"{name}={text}" for name, text in said if name not in kept | asked)
+
+
 def key_of(row: Row, template: str, receiver: Receiver) -> str:
     """The key that a row is for: its own parts, put into a template such as `M={} a=f16 b=f16`.
+
+    The template has been checked.
 
     Raises:
         TableError: the two do not make a whole key.
@@ -139,8 +150,6 @@ def key_of(row: Row, template: str, receiver: Receiver) -> str:
     own = {**dict(row.parts), **dict(zip(receiver.key, row.ordered, strict=False))}
     found = {name: value for name, value in own.items() if name in _known(receiver)}
     for name, text in split(template).items():
-        if name not in _known(receiver):
-            _refuse_part(name, receiver)
         found[name] = re.sub(r"\{(\w*)\}", lambda gap: _filled(gap[1], own, row), text)
     tensors = [name for name in receiver.tensors if name in found]
     if receiver.tensors and not tensors:  # without their dtypes no call has such a key
@@ -160,11 +169,6 @@ def key_of(row: Row, template: str, receiver: Receiver) -> str:
 
 def _known(receiver: Receiver) -> Sequence[str]:
     return (*receiver.scalars, *receiver.tensors)
-
-
-def _refuse_part(name: str, receiver: Receiver) -> None:
-    what = f"`{name}` is no part of a key of `{receiver.short}`"
-    raise TableError(what, where="--key", hint=f"it has {', '.join(_known(receiver))}")
 
 
 def _filled(name: str, own: Mapping[str, str], row: Row) -> str:

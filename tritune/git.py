@@ -54,8 +54,12 @@ def install_driver() -> tuple[Path, bool]:
     if ATTRIBUTES in text.splitlines():
         return attributes, False
     between = "" if not text or text.endswith("\n") else "\n"
-    with attributes.open("a", encoding="utf-8") as file:
-        file.write(f"{between}{ATTRIBUTES}\n")
+    try:
+        with attributes.open("a", encoding="utf-8") as file:
+            file.write(f"{between}{ATTRIBUTES}\n")
+    except OSError as error:
+        what = f"cannot be written: {error.strerror or error}"
+        raise EnvironmentFaultError(what, where=str(attributes)) from error
     return attributes, True
 
 

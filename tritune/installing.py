@@ -34,7 +34,8 @@ def install(lockfile: str | Path | None = None) -> None:
     not locked does what it did without tritune. Launches in other threads may go on meanwhile.
 
     Raises:
-        TrituneError: no lockfile is named, or there is none.
+        TrituneError: no lockfile is named, or there is none; with TRITUNE_MISS=error also where
+            it is damaged.
     """
     path = switches.lockfile() or lockfile
     if not path:
@@ -52,7 +53,20 @@ def install(lockfile: str | Path | None = None) -> None:
         )
     uninstall()
     if not switches.off():
+        _say_damaged(where)
         _wait(where)
+
+
+def _say_damaged(path: Path) -> None:
+    """What is damaged is said now, and not once its kernels are imported; it costs no Triton."""
+    from tritune import lookup
+
+    file = lookup.lockfile(path)
+    for kernel in file.kernels:
+        file.section(kernel)
+    damages = filter(None, map(file.damage, ("", *file.kernels)))
+    if switches.miss_is_error() and (error := next(damages, None)) is not None:
+        raise error
 
 
 def uninstall() -> None:

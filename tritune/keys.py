@@ -19,7 +19,7 @@ ALIGNMENT = 16
 """Bytes; Triton compiles another binary for a pointer that is not a multiple of it."""
 
 UNALIGNED = "(unaligned)"
-_PART = re.compile(r'(\w+)=((?:"(?:[^"\\]|\\.)*"|\S)*)')
+PART = re.compile(r'(\w+)=((?:"(?:[^"\\]|\\.)*"|\S)*)')
 """A text with a blank in it is quoted, as JSON."""
 _WORDS: Mapping[str, Value] = {"none": None, "True": True, "False": False}
 _TRITON = {
@@ -46,7 +46,7 @@ def joined(named: Iterable[tuple[str, str]]) -> str:
 
 def split(key: str) -> dict[str, str]:
     """The parts of a key by name, as text."""
-    return dict(_PART.findall(key))
+    return dict(PART.findall(key))
 
 
 def word(value: Any) -> str:

@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tritune import runtime
+from tritune import blame, runtime
 from tritune.device import fakes
 from tritune.errors import KernelError, TrituneError, line_of
 from tritune.intercept import Captured, UnmadeError, capture, is_admitted
@@ -111,7 +111,7 @@ def _facts(
                 pruned = Rejected(candidate=candidate, reason=Reason.PRUNED, detail=PRUNED)
                 found.append(pruned)
             except Exception as error:  # noqa: BLE001  # the boundary: an op may raise anything
-                detail = line_of(error)
+                detail = f"{line_of(error).rstrip(': ')}{blame.told(error)}"
                 rejected = Rejected(candidate=candidate, reason=Reason.LAUNCHES, detail=detail)
                 found.append(rejected)
             else:

@@ -137,7 +137,7 @@ def _kernel(reference: str) -> Any:
     if adopted := adopt.adopted_at(found):
         return _with_source(adopted, where)
     what = f"`{name}` is {_kind(found)}, not a kernel"
-    hint = _these("tunable kernels", module, is_kernel)
+    hint = names_in(module, "tunable kernels", is_kernel)
     if is_triton(found):
         what, hint = f"`{name}` is a Triton kernel without its tritune line", _lines(found, name)
     raise KernelError(what, where=where, hint=hint)
@@ -162,7 +162,7 @@ def _problem(reference: str) -> Callable[..., Any]:
     raise KernelError(
         f"`{name}` is {_kind(found)}, not a problem function",
         where=place(module),
-        hint=_these("functions", module, inspect.isfunction),
+        hint=names_in(module, "functions", inspect.isfunction),
     )
 
 
@@ -235,11 +235,12 @@ def find(module: ModuleType, name: str, kinds: str, wanted: Callable[[object], b
 
 def _suggestion(name: str, kinds: str, module: ModuleType, wanted: Callable[[object], bool]) -> str:
     near = difflib.get_close_matches(name, _names(module, wanted), n=1)
-    listed = _these(kinds, module, wanted)
+    listed = names_in(module, kinds, wanted)
     return f"did you mean `{near[0]}`? {listed}" if near else listed
 
 
-def _these(kinds: str, module: ModuleType, wanted: Callable[[object], bool]) -> str:
+def names_in(module: ModuleType, kinds: str, wanted: Callable[[object], bool]) -> str:
+    """What a module has of a kind, as a hint says it."""
     names = ", ".join(f"`{name}`" for name in _names(module, wanted))
     return f"its {kinds}: {names}" if names else f"it has no {kinds}"
 

@@ -224,7 +224,9 @@ def _write_beside(path: Path, text: str) -> None:
 
 
 def _cannot(what: str, path: Path, error: OSError) -> TrituneError:
-    kind = EnvironmentFaultError if error.errno in _MACHINE else LockError
+    # One rule for whatever is written, as for a journal: no disk takes it, whoever is to blame.
+    reads = what == "read" and error.errno not in _MACHINE
+    kind = LockError if reads else EnvironmentFaultError
     return kind(
         f"cannot be {what}: {error.strerror or error}",
         where=str(path),

@@ -11,7 +11,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -27,6 +27,8 @@ Keys = Mapping[str, Mapping[str, Value]]
 UNREADABLE = "what is damaged in its evidence"
 """A reach that no size is within."""
 DEFAULT = "it runs its default"
+_FACTS = ("arch", "backend", "shared_bytes", "sms")
+"""What a constraint may name of the device."""
 Refusal = Callable[[Config], str]
 """Why a kernel cannot run a locked config; empty when it can."""
 
@@ -40,7 +42,7 @@ class Asked:
     """The parts of the key: name and text."""
     near: str | None
     values: Mapping[str, object]
-    """What a constraint may name beside the config."""
+    """What a constraint may name beside the config and the device."""
     otherwise: str = DEFAULT
     """What becomes of it where nothing is locked."""
 
@@ -189,6 +191,8 @@ def lockfile(path: Path) -> Lockfile:
 
 def find(file: Lockfile, device: DeviceIdentity, asked: Asked, refusal: Refusal) -> Found:
     """The config locked for a call, or why there is none."""
+    facts = {name: getattr(device, name) for name in _FACTS}
+    asked = replace(asked, values={**facts, **asked.values})
     section = file.section(asked.kernel)
     if file.damage(asked.kernel) is not None:
         return Found(kind="default", why="the lockfile is damaged")

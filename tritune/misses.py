@@ -7,7 +7,7 @@ import threading
 
 from tritune import switches
 from tritune.errors import LookupMissError
-from tritune.lookup import Asked, Lockfile, logger
+from tritune.lookup import Asked, Lockfile, Refusal, find, logger
 from tritune.model import DeviceIdentity
 
 _said: set[str] = set()
@@ -20,11 +20,7 @@ def report(file: Lockfile, device: DeviceIdentity, asked: Asked, why: str) -> No
     if switches.miss_is_error():
         if (error := file.damage(asked.kernel)) is not None:
             raise error
-        raise LookupMissError(
-            f"`{asked.kernel}` has no locked config for {asked.text} on {label}: {why}",
-            where=str(file.path),
-            hint="add it to the sweep file's shapes and sweep again",
-        )
+        raise _miss(file, asked, label, why)
     _write(file, label, asked, why)
     with _writing:
         first = asked.kernel not in _said
@@ -38,6 +34,29 @@ def report(file: Lockfile, device: DeviceIdentity, asked: Asked, why: str) -> No
             asked.otherwise,
             why,
         )
+
+
+def refuse_unlocked(file: Lockfile, asked: Asked, refusal: Refusal) -> None:
+    """Where no GPU is here to have entries, a key that none of the lockfile's has is an error.
+
+    Raises:
+        LockError: there is no such entry, or the lockfile is damaged.
+    """
+    if (error := file.damage(asked.kernel)) is not None:
+        raise error
+    devices = file.document.devices if file.document else ()
+    found = [find(file, device, asked, refusal) for device in devices]
+    if not any(one.config for one in found):
+        why = found[0].why if found else f"there is no {file.path}"
+        raise _miss(file, asked, "any GPU", why)
+
+
+def _miss(file: Lockfile, asked: Asked, device: str, why: str) -> LookupMissError:
+    return LookupMissError(
+        f"`{asked.kernel}` has no locked config for {asked.text} on {device}: {why}",
+        where=str(file.path),
+        hint="add it to the sweep file's shapes and sweep again",
+    )
 
 
 def _write(file: Lockfile, label: str, asked: Asked, why: str) -> None:

@@ -554,6 +554,8 @@ class Report:
     not_locked: str = ""
     """Why nothing was locked, where nothing was."""
     warnings: tuple[str, ...] = ()
+    not_interpreted: tuple[Config, ...] = ()
+    """Sets of meta-parameters that the interpreter was to verify, and that no smoke problem ran."""
     replayed: bool = False
     """The timings come from a recorded journal, not from a GPU of this machine."""
     wall_s: float = 0.0

@@ -14,7 +14,6 @@ import importlib.util
 import os
 import re
 import sys
-import sysconfig
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -22,10 +21,12 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
 
+from tritune import blame
 from tritune.contract import root
 from tritune.errors import KernelError, TrituneError
 
 FILE_HINT = "a kernel must be in a Python file: Triton reads its source from there"
+NO_MODULE_HINT = "name it from a folder on PYTHONPATH, or give the path of its file"
 _HINTS = (
     (r"@jit functions should be defined in a Python file", FILE_HINT),
     (
@@ -62,12 +63,12 @@ def _by_name(name: str) -> ModuleType:
                 raise
             raise KernelError(
                 f"no module named `{error.name}`",
-                hint="name it from a folder on PYTHONPATH, or give the path of its file",
+                hint=NO_MODULE_HINT,
             ) from error
 
 
 def _by_path(path: Path) -> ModuleType:
-    _check_file(path)
+    check_file(path)
     folder = root(path)
     packages = path.parent.relative_to(folder).parts
     if str(folder) not in sys.path:
@@ -83,7 +84,8 @@ def _by_path(path: Path) -> ModuleType:
         return _from_file(packages, path)
 
 
-def _check_file(path: Path) -> None:
+def check_file(path: Path) -> None:
+    """Refuse what is no file of Python code; the path is absolute."""
     if path.suffix != ".py":
         raise KernelError("it is not a Python file", where=str(path), hint=FILE_HINT)
     if not path.is_file():
@@ -130,27 +132,20 @@ def _guarded(place: str) -> Iterator[None]:
         raise
     except (Exception, SystemExit) as error:  # a worker's boundary: the module is the user's
         traceback.print_exception(error)
-        raise _failure(error, place) from error
+        raise failure(error, place) from error
     finally:
         os.chdir(folder)
 
 
-def _failure(error: BaseException, place: str) -> KernelError:
+def failure(error: BaseException, place: str) -> KernelError:
+    """What a module raised at its import, as its author reads it."""
     story = str(traceback.TracebackException.from_exception(error))  # survives any `__str__`
     said = error.msg if isinstance(error, SyntaxError) else story.partition("\n")[0]
     what = f"{type(error).__name__}: {said}"
     if isinstance(error, SystemExit):
         what = f"sys.exit({'' if error.code is None else repr(error.code)}) at import"
     hints = [hint for pattern, hint in _HINTS if re.search(pattern, what)]
-    return KernelError(what, where=_line(error, place), hint=[*hints, _OTHERWISE][0])
-
-
-def _line(error: BaseException, place: str) -> str:
-    """Where in the user's code it happened: the innermost line that is not a library's."""
+    where = blame.line(error) or place
     if isinstance(error, SyntaxError):
-        return f"{error.filename}:{error.lineno}"
-    libraries = [sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")]
-    skipped = ("<", str(Path(__file__).parent), *libraries)
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if not frame.filename.startswith(skipped)]
-    return f"{own[-1].filename}:{own[-1].lineno}" if own else place
+        where = f"{error.filename}:{error.lineno}"
+    return KernelError(what, where=where, hint=[*hints, _OTHERWISE][0])

@@ -59,6 +59,22 @@ def made(folder: Path) -> Path:
     return folder
 
 
+def refuse_unwritable(folder: Path) -> None:
+    """Raise what writing into *folder* would, before hours of work; nothing is made.
+
+    Raises:
+        EnvironmentFaultError: it, or the folder that it would be made in, takes no file.
+    """
+    there = next(one for one in (folder, *folder.absolute().parents) if one.exists())
+    probe = there / f".tritune-{os.getpid()}"
+    try:
+        probe.touch(exist_ok=False)
+        probe.unlink()
+    except OSError as error:
+        what = f"cannot be written: {error.strerror or error}"
+        raise EnvironmentFaultError(what, where=str(folder)) from error
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Places:
     """Where one sweep keeps its journal, its binaries and what compilers print."""

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
-from tritune import expression
+from tritune import dtypenames, expression
 from tritune.axisvalues import did_you_mean, near, problem_axis
 from tritune.model import Value
 from tritune.sweepmistakes import missing_kernel
@@ -34,6 +34,7 @@ def cross_check(document: Document, known_targets: Collection[str], base: Path |
     for part in ("shapes", "smoke"):
         _problems_twice(document, part)
     _kinds(document)
+    _dtypes(document)
     if base is not None:
         _files(document, base)
 
@@ -160,6 +161,32 @@ def _kinds(document: Document) -> None:
                     if isinstance(item, (bool, str)):
                         hint = f"`{name}` has numbers in other problems"
                         document.mistake(at, f"expected a number, got {got(item)}", hint)
+
+
+def _dtypes(document: Document) -> None:
+    """A slip in the name of a dtype, which torch would only say of a text that it is none.
+
+    An axis is one of dtypes by its name, or where a value of it can be nothing else. A text that
+    is near to none of their names is left alone: the problem function may know what it means.
+    """
+    rows = [*_rows(document, "shapes"), *_rows(document, "smoke")]
+    sure = {n for _, row in rows for n, raw in row.items() if {*_texts(raw)} & dtypenames.PLAIN}
+    for loc, row in rows:
+        for name, raw in row.items():
+            for index, text in enumerate(_texts(raw)):
+                slip = dtypenames.is_typo(text)
+                if name in sure:
+                    slip = not dtypenames.is_torch(text) and bool(dtypenames.meant(text))
+                if slip and (name in sure or name.endswith("dtype")):
+                    at = (*loc, name, index) if isinstance(raw, list) else (*loc, name)
+                    hint = f"did you mean `{dtypenames.meant(text)}`?"
+                    document.mistake(at, f"`{text}` is no dtype of torch's", hint)
+
+
+def _texts(raw: Any) -> list[str]:
+    """As they stand, an empty one for what is no text, so that places stay right."""
+    items = raw if isinstance(raw, list) else [raw]
+    return [item if isinstance(item, str) else "" for item in items]
 
 
 def _has(raw: Any, kinds: tuple[type, ...]) -> bool:

@@ -56,14 +56,13 @@ def compile_(
     With --locked only the locked configs are compiled, for the GPU of this machine or for
     --target, so that a later launch compiles nothing: for the build of an image.
     """
-    from tritune.ahead import imports_packages
-    from tritune.child import start_server
-
-    start_server(packages=imports_packages(files))
     if locked:
+        from tritune.child import start_server
+
         _refuse(only=given["only"], output=output)
         if device is not None and given["target"] is not None:
             raise click.UsageError("--device is a GPU that is here, and --target one that is not")
+        start_server()
         options = {name: given[name] for name in ("target", "jobs", "compile_limit_s")}
         return _locked(files, as_json=as_json, device=device, **options)
     _refuse_without(device)
@@ -104,15 +103,19 @@ def _locked(files: tuple[Path, ...], *, as_json: bool, **given: Any) -> int:
 
 def _every(files: tuple[Path, ...], output: Path | None, *, as_json: bool, **given: Any) -> int:
     from tritune import pipeline
+    from tritune.ahead import imports_packages
+    from tritune.child import start_server
     from tritune.cli.project import sweep_files
     from tritune.views import binaries, page, progress
 
     reports: list[CompileReport] = []
-    for path in sweep_files(files):
+    paths, options = sweep_files(files), pipeline.SweepOptions(**given)
+    for path in paths:
+        pipeline.refuse_wrong(path, options, output)
+    start_server(packages=imports_packages(paths))
+    for path in paths:
         with progress.observing() as observer:
-            reports += pipeline.compile_only(
-                path, pipeline.SweepOptions(**given), observer, output=output
-            )
+            reports += pipeline.compile_only(path, options, observer, output=output)
     if as_json:
         click.echo(binaries.reports_json(reports))
     else:

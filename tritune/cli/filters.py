@@ -84,11 +84,13 @@ def pairs(texts: Sequence[str], hint: str = "'NAME=VALUE'") -> dict[str, str]:
     return {name: value for name, _, value in (text.partition("=") for text in texts)}
 
 
-def rejected(outcomes: Sequence[Rejected], wanted: Mapping[str, str]) -> tuple[Rejected, ...]:
-    """The outcomes whose config or problem has these values."""
+def rejected(
+    outcomes: Sequence[Rejected], wanted: Mapping[str, str], names: Iterable[str] = ()
+) -> tuple[Rejected, ...]:
+    """The outcomes whose config or problem has these values; *names* are of what is not out."""
     rows = [(outcome, _values(outcome)) for outcome in outcomes]
-    if outcomes:
-        _all_known(wanted, {name for _, values in rows for name in values}, "'NAME=VALUE'")
+    known = {*names, *(name for _, values in rows for name in values)}
+    _all_known(wanted, known, "'NAME=VALUE'")
     return tuple(
         outcome
         for outcome, values in rows

@@ -94,6 +94,8 @@ def _notes(one: Imported) -> Iterator[str]:
         yield f"{key}: the sweep file's `{text}` rules its config out; it is locked all the same"
     if one.taken.aside:
         yield f"{', '.join(one.taken.aside)} of its name is not compared with the key"
+    if one.overruled:
+        yield f"device_name={one.overruled} of its name is ignored: --device says {one.device}"
 
 
 def _short(row: Row) -> str:

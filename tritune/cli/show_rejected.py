@@ -28,7 +28,7 @@ def rejected(file: Path, values: tuple[str, ...], *, as_json: bool, **given: Any
 
     wanted = filters.pairs(values)
     found = pipeline.rejected(file, pipeline.SweepOptions(**given))
-    outcomes = filters.rejected(found, wanted)
+    outcomes = filters.rejected(found.outcomes, wanted, found.names)
     if as_json:
         from tritune.views import json_view
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from tritune import intercept, launches, silicon, verify
+from tritune import blame, intercept, launches, silicon, verify
 from tritune.device.lowering import brief
 from tritune.device.stages import count_compiles
 from tritune.errors import EnvironmentFaultError, TrituneError
@@ -274,7 +274,7 @@ def _raised(candidate: Candidate, error: Exception) -> Rejected:
     sticky = next((words for words in STICKY if words in text), "")
     if not sticky and "out of resource" in text:
         return Rejected(candidate=candidate, reason=Reason.SHARED, detail=brief(error))
-    detail = sticky or brief(error)
+    detail = sticky or f"{brief(error)}{blame.told(error)}"
     return Rejected(candidate=candidate, reason=Reason.LAUNCH, detail=detail)
 
 

@@ -6,7 +6,7 @@ nothing here is ever a time. Runs in a worker whose environment says `TRITON_INT
 
 from __future__ import annotations
 
-from tritune import intercept, launches, verify
+from tritune import blame, intercept, launches, verify
 from tritune.device.lowering import brief
 from tritune.errors import TrituneError
 from tritune.load import Loaded, load
@@ -29,7 +29,9 @@ def check(loaded: Loaded, candidate: Candidate) -> Verified | Rejected:
     except intercept.UnmadeError:
         return Rejected(candidate=candidate, reason=Reason.PRUNED, detail=launches.PRUNED)
     except Exception as error:  # noqa: BLE001  # the boundary: an interpreted kernel raises anything
-        return Rejected(candidate=candidate, reason=Reason.LAUNCH, detail=brief(error))
+        return Rejected(
+            candidate=candidate, reason=Reason.LAUNCH, detail=f"{brief(error)}{blame.told(error)}"
+        )
 
 
 def _check(loaded: Loaded, candidate: Candidate) -> Verified | Rejected:

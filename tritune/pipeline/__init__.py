@@ -20,7 +20,14 @@ from tritune.device.cuda import CudaDevice
 from tritune.model import Candidate, Compiled, Outcome, Problem, Rejected, Report
 from tritune.pipeline import conclude, measuring, missed, overlap, prepare, reach, smoke
 from tritune.pipeline.checking import CheckOptions, check, due, not_fresh, nothing_due
-from tritune.pipeline.compiling import CompileReport, adopt, compile_only, compilers, turn
+from tritune.pipeline.compiling import (
+    CompileReport,
+    adopt,
+    compile_only,
+    compilers,
+    refuse_wrong,
+    turn,
+)
 from tritune.pipeline.importing import Imported, ImportOptions, import_tables
 from tritune.pipeline.job import Job, Observer, SweepOptions, start
 from tritune.pipeline.prebuilding import PrebuildOptions, prebuild
@@ -48,6 +55,7 @@ __all__ = [
     "import_tables",
     "not_fresh",
     "prebuild",
+    "refuse_wrong",
     "rejected",
     "retime",
     "run",
@@ -80,10 +88,10 @@ def _sweep(job: Job, pool: Pool) -> Report:
     job.observer.say(f"{job.info.name.rpartition(':')[2]}: {job.setting.source}")
     if job.options.compiled is not None and not dry:
         adopt(job, job.options.compiled)
-    wrong = smoke.interpret(job) if job.setting.index is None and not dry else ()
     locked = conclude.incumbents(job)
     if job.setting.identity is not None and not dry:
         lock.refuse_unwritable(job.lockfile)
+    wrong = smoke.interpret(job) if job.setting.index is None and not dry else ()
     turn(pool, job)
     found = prepare.find_launches(job, pool, candidates, locked)
     prepare.announce(job, found.launches)

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tritune import bundle
+from tritune import bundle, places
 from tritune.compile import Found
 from tritune.device import lowering, occupancy, toolchain, wheel
 from tritune.errors import EnvironmentFaultError
 from tritune.model import Candidate, Compiled, Problem, Rejected, Step, Target
 from tritune.pipeline import overlap, prepare
-from tritune.pipeline.job import Job, Observer, SweepOptions, near, start
+from tritune.pipeline.job import Job, Observer, SweepOptions, checked, near, start
 from tritune.setting import Setting
 from tritune.workers import Done, Pool
 
@@ -55,9 +55,21 @@ def compile_only(
     Raises:
         TrituneError: the file, the kernel or this machine cannot be used.
     """
+    refuse_wrong(path, options, output)
     jobs = start(path, options, observer, setting=lambda target: Setting(target=target))
     with compilers(jobs[0]) as pool:
         return tuple(_compile(job, pool, output) for job in jobs)
+
+
+def refuse_wrong(path: Path, options: SweepOptions, output: Path | None) -> None:
+    """Refuse what can be told of a compile before torch is imported.
+
+    Raises:
+        TrituneError: the file, the options or the folder cannot be used.
+    """
+    checked(path, options, is_named=True)
+    if output is not None:
+        places.refuse_unwritable(output)
 
 
 def compilers(job: Job, size: int = 0) -> Pool:
@@ -128,7 +140,7 @@ def _write(job: Job, pool: Pool, output: Path) -> None:
             )
         except OSError as error:
             raise EnvironmentFaultError(
-                f"cannot be written ({error.strerror})", where=str(output)
+                f"cannot be written: {error.strerror or error}", where=str(output)
             ) from error
         said.append(f"{count:,} binaries are in {near(output.absolute())}")
 

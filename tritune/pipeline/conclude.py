@@ -163,6 +163,7 @@ def report(
             *job.warnings,
             *(f"nothing to time, the op launches nothing: {p}" for p in empty),
         ),
+        not_interpreted=tuple(job.not_interpreted),
         replayed=job.setting.record is not None,
         wall_s=time.monotonic() - job.started,
         gpu_s=gpu_s,

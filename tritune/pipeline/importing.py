@@ -47,6 +47,8 @@ class Imported:
     lockfile: Path
     fates: Mapping[str, str]
     """Key -> `added`, `replaced`, `there` or `kept`."""
+    overruled: str
+    """What the file's name calls the device, where --device says that it is another."""
     taken: Taken
 
     @property
@@ -60,16 +62,19 @@ def import_tables(files: Sequence[str], options: ImportOptions) -> tuple[Importe
     Raises:
         TrituneError: a table is wrong, or does not fit the kernel.
     """
+    if options.sweep is not None and options.key:
+        what = "it is for an import without --sweep, whose problems have all of a key"
+        raise TableError(what, where="--key")
     tables = [_read(file, options) for file in files]
     to = home(options.sweep, options.kernel)
     path = options.lockfile or to.lockfile
+    lock.refuse_unwritable(path)
     found: list[tuple[Table, DeviceIdentity, Taken]] = []
     for table in tables:
         device = _device(table, options.device, path)
         taken = take(table, device, to, renames=options.renames, template=options.key)
         found.append((table, device, taken))
     _refuse_doubled(found)
-    lock.refuse_unwritable(path)
     return tuple(_write(*one, to, path, force=options.force) for one in found)
 
 
@@ -82,7 +87,9 @@ def _read(file: str, options: ImportOptions) -> Table:
     except UnicodeDecodeError:
         raise TableError("not text in UTF-8", where=file) from None
     except OSError as error:
-        raise TableError((error.strerror or str(error)).lower(), where=file) from None
+        hint = f"configs in Python are MODULE:NAME, as {file}:NAME" if _is_module(file) else ""
+        what = (error.strerror or str(error)).lower()
+        raise TableError(what, where=file, hint=hint) from None
     if form == AUTOTUNE:
         return configtables.parse_autotune(text, file)
     return configtables.parse_vllm(text, file, options.axis)
@@ -91,7 +98,12 @@ def _read(file: str, options: ImportOptions) -> Table:
 def _form(file: str) -> str:
     if file.endswith(".autotune.json"):
         return AUTOTUNE
-    return CONFIGS if ":" in file and not Path(file).exists() else VLLM
+    is_python = file.endswith(".py") or (":" in file and not Path(file).exists())
+    return CONFIGS if is_python else VLLM
+
+
+def _is_module(file: str) -> bool:
+    return all(part.isidentifier() for part in file.split(".")) and not Path(file).exists()
 
 
 def _device(table: Table, named: str | None, path: Path) -> DeviceIdentity:
@@ -108,6 +120,11 @@ def _device(table: Table, named: str | None, path: Path) -> DeviceIdentity:
             hint=f"--device NAME: {', '.join(dict.fromkeys(one.name for one in known))}",
         )
     return found
+
+
+def _overruled(table: Table, device: DeviceIdentity) -> str:
+    meant = devicelabels.named([device], table.device) if table.device else device
+    return "" if meant else table.device
 
 
 def _here(table: Table) -> DeviceIdentity:
@@ -154,5 +171,6 @@ def _write(
         device=next(iter(fates)).device,
         lockfile=path,
         fates={at.key: fate for at, fate in fates.items()},
+        overruled=_overruled(table, device),
         taken=taken,
     )

@@ -9,13 +9,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from tritune import expression, keyed, places, space, spec
+from tritune import expression, keyed, places, references, space, spec
 from tritune.cores import default_jobs
 from tritune.device import targets
 from tritune.discover import discover, needs_op, open_op
 from tritune.errors import SpecError, TrituneError
 from tritune.load import describe_all
-from tritune.model import KernelInfo, Missed, Problem, Step, Sweep, Target
+from tritune.model import Config, KernelInfo, Missed, Problem, Step, Sweep, Target
+from tritune.pipeline.values import refuse_illegal
 from tritune.places import Places
 from tritune.setting import Setting, find
 from tritune.workers import Answer, Done, Raised, Worker
@@ -81,6 +82,8 @@ class Job:
     """What the log of misses named of this kernel, where the problems are from one."""
     left_open: list[Problem] = field(default_factory=list)
     """Problems that a budget did not reach."""
+    not_interpreted: list[Config] = field(default_factory=list)
+    """Sets of meta-parameters that no smoke problem reached in the interpreter."""
 
     @property
     def target(self) -> Target:
@@ -141,7 +144,7 @@ def start(
     With a *setting* no GPU is looked for: it is that, or makes one of the target that options or
     file name.
     """
-    sweep = read(path, options)
+    sweep = checked(path, options, is_named=callable(setting))
     logs = places.made(places.cache_folder() / "logs")
     observer.stage("loading the kernel", None)
     infos = describe_kernels(sweep, options, logs / "load.log")
@@ -174,6 +177,20 @@ def start(
     return tuple(jobs)
 
 
+def checked(path: Path, options: SweepOptions, *, is_named: bool) -> Sweep:
+    """The sweep of a file, once all is right that can be told before anything is imported.
+
+    With *is_named* the target has to be named, by the options or by the file.
+    """
+    sweep = read(path, options)
+    if is_named or options.target:
+        named_target(sweep, options)
+    for reference, kinds in ((sweep.kernel, "tunable kernels"), (sweep.problem, "functions")):
+        if reference:
+            references.refuse(reference, kinds)
+    return sweep
+
+
 def named_target(sweep: Sweep, options: SweepOptions) -> Target:
     """The target of `--target`, else the file's first.
 
@@ -190,6 +207,7 @@ def named_target(sweep: Sweep, options: SweepOptions) -> Target:
 
 def read(path: Path, options: SweepOptions) -> Sweep:
     sweep = spec.read_sweep(path)
+    refuse_illegal(sweep)
     # Of a log of misses, it is the problems of that which are narrowed.
     return sweep if options.shapes_from else narrowed(sweep, options.only)
 
@@ -225,15 +243,15 @@ def launched(
     problems = (*sweep.problems, *sweep.smoke)
     with _opened(sweep, target, log) as worker:
         answer = worker.call(discover, problems, target, timeout_s=DISCOVER_LIMIT_S)
-    return loaded(answer, sweep.kernel or sweep.problem, sweep.path)
+    return loaded(answer, sweep.kernel or sweep.problem, sweep.path, verb="run")
 
 
 def _opened(sweep: Sweep, target: Target | None, log: Path) -> Worker:
     return Worker(open_op, sweep.kernel, sweep.problem, target, log=log, setup_limit_s=LOAD_LIMIT_S)
 
 
-def loaded(answer: Answer[T], what: str | None, where: str = "") -> T:
-    """What a worker answers that loads the user's module.
+def loaded(answer: Answer[T], what: str | None, where: str = "", *, verb: str = "loaded") -> T:
+    """What a worker answers that loads the user's module, or whatever else the *verb* says.
 
     Raises:
         TrituneError: what it raises; or the module exits, hangs or dies instead.
@@ -244,7 +262,7 @@ def loaded(answer: Answer[T], what: str | None, where: str = "") -> T:
         case Raised(error=TrituneError() as error):
             raise error
         case _:
-            raise TrituneError(f"`{what}` cannot be loaded: {answer}", where=where)
+            raise TrituneError(f"`{what}` cannot be {verb}: {answer}", where=where)
 
 
 def near(path: Path) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -27,16 +29,34 @@ def space_counts(path: Path, options: SweepOptions) -> space.SpaceCount:
     return space.candidates_per_constraint(sweep, named_target(sweep, options), info)
 
 
-def rejected(path: Path, options: SweepOptions) -> tuple[Rejected, ...]:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rejections:
+    """What is rejected, and every axis that a candidate of the sweep has, rejected or not."""
+
+    outcomes: tuple[Rejected, ...]
+    names: frozenset[str]
+
+
+def rejected(path: Path, options: SweepOptions) -> Rejections:
     """Every rejected candidate in the newest journal of a sweep file, else in its record.
 
     Only of the last source, device, protocol and Triton of each kernel.
     """
     sweep = read(path, options)
     kept = set(sweep.problems)
-    journal = Journal.open(_newest(path, sweep, options), read_only=True)
-    found = (one for one in journal.latest() if isinstance(one, Rejected))
-    return tuple(one for one in found if one.candidate.problem in kept)
+    found = tuple(Journal.open(_newest(path, sweep, options), read_only=True).latest())
+    out = (one for one in found if isinstance(one, Rejected))
+    return Rejections(
+        outcomes=tuple(one for one in out if one.candidate.problem in kept),
+        names=frozenset({*_axes(sweep), *(n for one in found for n in one.candidate.config)}),
+    )
+
+
+def _axes(sweep: Sweep) -> Iterator[str]:
+    """The axes of the file: of its problems, and of its space and sections."""
+    yield from (name for problem in sweep.problems for name, _ in problem.axes)
+    spaces = (sweep.space, *(section.space for section in sweep.sections))
+    yield from (axis.name for axes in spaces for axis in axes)
 
 
 def _newest(path: Path, sweep: Sweep, options: SweepOptions) -> Path:

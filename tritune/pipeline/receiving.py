@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tritune import fitting, plan, space, spec
+from tritune import fitting, keytext, plan, space, spec
 from tritune import subject as subjects
 from tritune.configtables import Row, Table
 from tritune.device import locked, targets
@@ -54,7 +54,7 @@ class Taken:
     without: int = 0
     """Problems of the sweep file that no row is for."""
     aside: tuple[str, ...] = ()
-    """What a file's name says besides, which no key has."""
+    """What a file's name says besides, and nothing is made of."""
     broken: tuple[tuple[str, str], ...] = ()
     """Keys whose config a constraint of the sweep file rules out, and that constraint."""
 
@@ -120,10 +120,13 @@ def take(
     Raises:
         TrituneError: a config that the kernel cannot run, or a row that is for no key.
     """
+    if to.swept is None:
+        keytext.check(template, to.receiver)
     configs = _configs(table, device, to, renames)
     if to.swept is None:
         keys = [(fitting.key_of(row, template, to.receiver), row) for row in table.rows]
-        return Taken(rows=_by_key(keys, configs))
+        aside = fitting.ignored(table.rows[0], template, to.receiver)
+        return Taken(rows=_by_key(keys, configs), aside=aside)
     asked = _keys(to.swept, device)
     names = list(dict.fromkeys(name for key in asked for name in split(key)))
     for row in table.rows:

@@ -12,6 +12,8 @@ from tritune.pipeline.job import Job
 from tritune.workers import Pool
 
 INTERPRET_LIMIT_S = 120.0
+SHOWN = 8
+"""So many configs are a line that somebody reads."""
 
 
 def interpret(job: Job) -> tuple[Rejected, ...]:
@@ -22,7 +24,7 @@ def interpret(job: Job) -> tuple[Rejected, ...]:
             said.append("not done: the file has no `smoke:` problem that a config of it can run")
         return ()
     wrong: list[Rejected] = []
-    left_out = 0
+    left_out: set[Candidate] = set()
     pool = Pool(
         job.jobs,
         interpreter.open_interpreter,
@@ -35,7 +37,7 @@ def interpret(job: Job) -> tuple[Rejected, ...]:
         for index, answer in pool.run(interpreter.check, tasks, INTERPRET_LIMIT_S):
             outcome = compiling.outcome_of(answer, tasks[index][0])
             if isinstance(outcome, Rejected) and outcome.reason is Reason.PRUNED:
-                left_out += 1
+                left_out.add(outcome.candidate)
             elif isinstance(outcome, Rejected):
                 wrong.append(outcome)
             job.observer.advance(str(tasks[index][0].config))
@@ -44,13 +46,44 @@ def interpret(job: Job) -> tuple[Rejected, ...]:
                 "Triton's interpreter multiplies bfloat16 wrongly in `tl.dot`, so a wrong result "
                 "on a bfloat16 smoke problem may be its own: use float16 in `smoke:`"
             )
-        configs = len({task[0].config for task in tasks})
-        right = len(tasks) - left_out - len(wrong)
+        configs = len({task[0].config.meta() for task in tasks})
+        right = len(tasks) - len(left_out) - len(wrong)
+        reached = {one.config.meta() for (one,) in tasks if one not in left_out}
+        job.not_interpreted.extend(_not_reached(job, reached))
         said.append(
             f"{configs} distinct sets of meta-parameters on {_problems(job)}: "
             f"{right} results right, {len(wrong)} wrong (results, not times)"
+            + (f", {len(job.not_interpreted):,} sets not reached" if job.not_interpreted else "")
         )
+    _warn(job)
     return tuple(wrong)
+
+
+def _not_reached(job: Job, reached: set[Config]) -> list[Config]:
+    """Sets of meta-parameters that are to be timed, and that ran on no smoke problem."""
+    left = {
+        config.meta(): None
+        for config in space.configs(job.sweep, job.target, job.info)
+        if config.meta() not in reached
+        and any(
+            space.admitted(job.sweep, job.target, config, problem) is None
+            for problem in job.sweep.problems
+        )
+    }
+    return list(left)
+
+
+def _warn(job: Job) -> None:
+    left = job.not_interpreted
+    if not left:
+        return
+    first = "; ".join(map(str, left[:SHOWN]))
+    rest = len(left) - SHOWN
+    more = f"; and {rest:,} more, which --json has as `not_interpreted`" if rest > 0 else ""
+    job.warnings.append(
+        "the interpreter has not verified what no smoke problem can run under the constraints or "
+        f"the prune function: {first}{more}"
+    )
 
 
 def _problems(job: Job) -> str:

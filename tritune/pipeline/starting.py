@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tritune import draft
+from tritune import draft, references
+from tritune import places as keeping
 from tritune import subject as subjects
 from tritune.errors import EnvironmentFaultError, SpecError
 from tritune.pipeline.asking import ask
@@ -36,6 +38,9 @@ def start(reference: str, folder: Path, *, force: bool) -> Started:
     Raises:
         TrituneError: there is no such kernel, or a file is there already and not *force*.
     """
+    references.refuse(reference, "Triton kernels")
+    _refuse_there([folder / f"{references.short(reference)}.yaml"], force=force)
+    keeping.refuse_unwritable(folder)
     about = ask(subjects.describe, reference)
     sweep = folder / f"{about.short}.yaml"
     problem = None if about.problem else _beside(about, folder)
@@ -80,13 +85,17 @@ def _target() -> str:
     return here.name if here is not None and here.name in KNOWN_TARGETS else ""
 
 
-def _write(texts: dict[Path, str], *, force: bool) -> None:
-    there = [path for path in texts if path.exists()]
+def _refuse_there(paths: Iterable[Path], *, force: bool) -> None:
+    there = [path for path in paths if path.exists()]
     if there and not force:
         raise SpecError(
             "it is there already, and nothing was written",
             where=str(there[0]),
             hint="--force replaces it",
         )
+
+
+def _write(texts: dict[Path, str], *, force: bool) -> None:
+    _refuse_there(texts, force=force)
     for path, text in texts.items():
         write(path, text)

@@ -13,8 +13,9 @@ from rich.text import Text
 from tritune.model import Compiled, Config, Problem
 from tritune.views import json_view, tables
 from tritune.views.columns import Column, config_columns, problem_lines
+from tritune.views.nextsteps import shown_path
 from tritune.views.page import line, page, table
-from tritune.views.terminal import shown_path, steps_text
+from tritune.views.terminal import steps_text
 from tritune.views.units import NONE, format_bytes, format_percent, format_s, plural
 
 if TYPE_CHECKING:

@@ -75,12 +75,21 @@ def _cells(change: Change) -> tuple[str, ...]:
     entries = [entry for entry in (change.old, change.new) if entry is not None]
     return (
         _config(change),
-        " → ".join(format_us(entry.evidence.us or None) for entry in entries),
+        " → ".join(_time(entry) for entry in entries),
         format_ratio(change.faster),
-        format_noise(max(entry.evidence.noise for entry in entries)),
+        _noise(entries),
         {None: NONE, False: "same", True: "others"}[change.bits],
         ", ".join(_notes(change)) or NONE,
     )
+
+
+def _time(entry: Entry) -> str:
+    return "unmeasured" if entry.evidence.unmeasured else format_us(entry.evidence.us or None)
+
+
+def _noise(entries: Sequence[Entry]) -> str:
+    measured = [entry.evidence.noise for entry in entries if not entry.evidence.unmeasured]
+    return format_noise(max(measured)) if measured else NONE
 
 
 def _config(change: Change) -> str:
@@ -97,8 +106,8 @@ def _values(config: Config) -> str:
 
 def _notes(change: Change) -> Iterator[str]:
     """What a reviewer should know beside the numbers."""
-    if change.new is not None:
-        yield from (n for n in ("unsettled", "unmeasured") if getattr(change.new.evidence, n))
+    if change.new is not None and change.new.evidence.unsettled:
+        yield "unsettled"
     if change.old is not None and change.new is not None:
         yield from _made_otherwise(change.old, change.new)
 

@@ -8,10 +8,7 @@ each was done, and a replayed report says that its times were recorded.
 from __future__ import annotations
 
 import math
-import os
-import shlex
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 
 from rich.console import Group
 from rich.table import Table
@@ -20,6 +17,7 @@ from rich.text import Text
 from tritune.model import Measured, Problem, Rejected, Report, Step, Target, Winner, Work, count
 from tritune.views.columns import Column, config_columns, problem_lines
 from tritune.views.misses import missed_text
+from tritune.views.nextsteps import next_text, shown_path
 from tritune.views.page import PLAIN_WIDTH, line, page, table, table_width
 from tritune.views.units import (
     NONE,
@@ -36,7 +34,7 @@ def summaries(reports: Sequence[Report], *, width: int = PLAIN_WIDTH) -> Group:
     parts: list[Group | Text | None] = []
     for report in reports:
         parts += [summary(report, width=width), line("")]
-    return page(*parts[:-1], _next(reports))
+    return page(*parts[:-1], next_text(reports))
 
 
 def summary(report: Report, *, width: int = PLAIN_WIDTH) -> Group:
@@ -54,11 +52,6 @@ def summary(report: Report, *, width: int = PLAIN_WIDTH) -> Group:
         missed_text(report),
         _locked(report),
     )
-
-
-def shown_path(path: str) -> str:
-    """A path as one would type it here: relative below this folder, else as it is."""
-    return os.path.relpath(path) if Path(path).resolve().is_relative_to(Path.cwd()) else path
 
 
 def steps_text(steps: Sequence[Step]) -> Text | None:
@@ -201,30 +194,3 @@ def mean_speed_up(winners: Iterable[Winner]) -> float | None:
     """The geometric mean of the winners' speed-ups."""
     ratios = [ratio for winner in winners if (ratio := speed_up(winner))]
     return math.prod(ratios) ** (1 / len(ratios)) if ratios else None
-
-
-def _next(reports: Sequence[Report]) -> Text | None:
-    changed = dict.fromkeys(
-        shown_path(report.lockfile)
-        for report in reports
-        if report.locked and any(winner.change != "kept" for winner in report.winners)
-    )
-    # Only a sweep on a GPU, or a record of one, leaves a journal to show them from.
-    sweeps = dict.fromkeys(
-        shown_path(report.sweep) for report in reports if report.gpu_s or report.replayed
-    )
-    diff = [f"git diff {' '.join(changed)}"] if changed else []
-    why = [f"why not another: tritune show rejected {sweep}" for sweep in sweeps]
-    parts = [*diff, *why, *_elsewhere(reports)]
-    return line(f"next: {' · '.join(parts)}", "dim") if parts else None
-
-
-def _elsewhere(reports: Sequence[Report]) -> list[str]:
-    """How to measure what compiled here on a machine that has the GPU."""
-    compiled = [one for one in reports if any(step.name == "compiling" for step in one.steps)]
-    idle = [one for one in compiled if not (one.gpu_s or one.replayed)]
-    return [
-        f"tritune compile {sweep} --target {shlex.quote(target)} --output DIR, then on such a GPU "
-        f"tritune sweep {sweep} --compiled DIR"
-        for sweep, target in {shown_path(one.sweep): one.target.name for one in idle}.items()
-    ]

@@ -1,0 +1,93 @@
+"""What cannot be written is exit code 3, of every command that writes, before it does its work."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from projects import Project
+from tritune import places
+from tritune.cli import tritune
+from tritune.errors import EnvironmentFaultError
+from tritune.pipeline import job, receiving
+
+
+@pytest.fixture
+def project(fresh: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    """A project where `full` is a file, so that nothing can be made below it."""
+    monkeypatch.setenv("TRITUNE_CACHE_DIR", str(tmp_path / "cache"))
+    made = fresh.copy(tmp_path / "project")
+    made.write("full", "")
+    table = {"1000": {"BLOCK": 512, "num_warps": 4}}
+    made.write("one.json", json.dumps(table))
+    monkeypatch.chdir(made.folder)
+    return made
+
+
+def told(*arguments: str) -> tuple[int, str]:
+    result = CliRunner().invoke(tritune, arguments, prog_name="tritune")
+    return result.exit_code, result.stderr
+
+
+IMPORT = ("import", "one.json", "--sweep", "sweeps/scale.yaml", "--device", "H200", "--axis", "n")
+ELSEWHERE = "\n\nhint: nothing was changed; --lockfile FILE writes elsewhere\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((*IMPORT, "--lockfile", "full/a.lock"), f"full/a.lock{{}}{ELSEWHERE}"),
+        (
+            ("merge", "tritune.lock", "tritune.lock", "-o", "full/a.lock"),
+            f"full/a.lock{{}}{ELSEWHERE}",
+        ),
+        (
+            ("export", "tritune.lock", "--format", "configs", "--output", "full/a.py"),
+            "full{}\n",
+        ),
+        (("compile", "sweeps/scale.yaml", "--output", "full/binaries"), "full/binaries{}\n"),
+        (("init", "ops.py:scale_kernel", "--output", "full/sweeps"), "full/sweeps{}\n"),
+        (("trace", "--output", "full/traced", "--", "true"), "full/traced/processes{}\n"),
+    ],
+)
+def test_every_command_says_the_same_of_what_cannot_be_written(project, arguments, said):
+    assert told(*arguments) == (3, "error: " + said.format(": cannot be written: Not a directory"))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("compile", "sweeps/scale.yaml", "--output", "full/binaries"),
+        ("init", "ops.py:scale_kernel", "--output", "full/sweeps"),
+    ],
+)
+def test_it_is_told_before_any_kernel_is_loaded(project, arguments, monkeypatch):
+    def loaded(*_: object, **__: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(job, "describe_kernels", loaded)
+    monkeypatch.setattr("tritune.pipeline.starting.ask", loaded)
+
+    assert told(*arguments)[0] == 3
+
+
+def test_an_import_asks_before_it_looks_at_keys(project, monkeypatch):
+    def looked(*_: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(receiving, "_keys", looked)
+
+    assert told(*IMPORT, "--lockfile", "full/a.lock")[0] == 3
+
+
+def test_asking_makes_nothing(tmp_path):
+    places.refuse_unwritable(tmp_path / "a" / "b")
+
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "a").touch()
+    with pytest.raises(EnvironmentFaultError) as caught:
+        places.refuse_unwritable(tmp_path / "a" / "b")
+    assert str(caught.value) == f"{tmp_path}/a/b: cannot be written: Not a directory"

@@ -1,0 +1,49 @@
+"""blame: an exception -> the line of the user's own code that raised it.
+
+That is the innermost one that is no library's: who reads it can mend it there.
+"""
+
+from __future__ import annotations
+
+import sys
+import sysconfig
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+
+_INSTALLED = ("site-packages", "dist-packages")
+_LIBRARIES = ("torch", "triton", "numpy")
+"""Wherever they lie: a build of one's own is no less a library."""
+
+
+def line(error: BaseException) -> str:
+    """`file:line`; empty where none of it is the user's."""
+    skipped = tuple(_folders())
+    # What was raised from another error happened where that did: an interpreter wraps all.
+    for each in (error.__cause__, error):
+        frames = traceback.extract_tb(each.__traceback__) if each else []
+        own = [one for one in frames if not _is_library(one.filename, skipped)]
+        if own:
+            return f"{own[-1].filename}:{own[-1].lineno}"
+    return ""
+
+
+def told(error: BaseException) -> str:
+    """` (file:line)`, to stand behind what is said of the error; empty where there is none."""
+    place = line(error)
+    here = f"{Path.cwd()}/"
+    return f" ({place.removeprefix(here)})" if place else ""
+
+
+def _is_library(file: str, skipped: tuple[str, ...]) -> bool:
+    is_installed = any(part in _INSTALLED for part in Path(file).parts)
+    return is_installed or file.startswith(("<", *skipped))
+
+
+def _folders() -> Iterator[str]:
+    yield f"{Path(__file__).parent}/"
+    yield f"{sysconfig.get_path('stdlib')}/"
+    for name in _LIBRARIES:
+        file = getattr(sys.modules.get(name), "__file__", None)
+        if file:
+            yield f"{Path(file).parent}/"

@@ -1,0 +1,86 @@
+"""nextsteps: the Reports of a sweep file -> the line that says what to do next."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.text import Text
+
+from tritune.model import Reason, Rejected, Report
+from tritune.views.page import line
+
+_SPACE = {
+    Reason.ILLEGAL,
+    Reason.PRUNED,
+    Reason.SHARED,
+    Reason.TENSOR_MEMORY,
+    Reason.THREADS,
+    Reason.REGISTERS,
+    Reason.MEMORY,
+    Reason.TIMEOUT,
+}
+"""Reasons that other values in `space:` may cure; all else is the kernel's, or its op's."""
+
+
+def next_text(reports: Sequence[Report]) -> Text | None:
+    changed = dict.fromkeys(
+        shown_path(report.lockfile)
+        for report in reports
+        if report.locked and any(winner.change != "kept" for winner in report.winners)
+    )
+    diff = [f"git diff {' '.join(changed)}"] if changed else []
+    parts = [*diff, *_why_not(reports), *_elsewhere(reports), *_cures(reports)]
+    return line(f"next: {' · '.join(dict.fromkeys(parts))}", "dim") if parts else None
+
+
+def shown_path(path: str) -> str:
+    """A path as one would type it here: relative below this folder, else as it is."""
+    return os.path.relpath(path) if Path(path).resolve().is_relative_to(Path.cwd()) else path
+
+
+def _why_not(reports: Sequence[Report]) -> list[str]:
+    """Only a sweep on a GPU, or a record of one, leaves a journal to show it from."""
+    return [
+        f"{'why none' if _is_failed(one) else 'why not another'}: "
+        f"tritune show rejected {shown_path(one.sweep)}"
+        for one in reports
+        if one.gpu_s or one.replayed
+    ]
+
+
+def _elsewhere(reports: Sequence[Report]) -> list[str]:
+    """How to measure what compiled here on a machine that has the GPU."""
+    compiled = [one for one in reports if any(step.name == "compiling" for step in one.steps)]
+    idle = [one for one in compiled if not (one.gpu_s or one.replayed or _is_failed(one))]
+    return [
+        f"tritune compile {sweep} --target {shlex.quote(target)} --output DIR, then on such a GPU "
+        f"tritune sweep {sweep} --compiled DIR"
+        for sweep, target in {shown_path(one.sweep): one.target.name for one in idle}.items()
+    ]
+
+
+def _is_failed(report: Report) -> bool:
+    """No problem has a config left, or none is right on a smoke problem: a GPU changes nothing."""
+    lost, asked = set(report.unsolved), {work.problem for work in report.work}
+    return bool(lost) and not report.winners and (asked <= lost or not lost <= asked)
+
+
+def _cures(reports: Sequence[Report]) -> list[str]:
+    return [_cure(report) for report in reports if _is_failed(report)]
+
+
+def _cure(report: Report) -> str:
+    sweep, lost = shown_path(report.sweep), set(report.unsolved)
+    reasons = {
+        one.reason
+        for one in report.outcomes
+        if isinstance(one, Rejected) and one.candidate.problem in lost
+    }
+    if reasons <= _SPACE:
+        what = f"give other values in the space of {sweep}"
+    else:
+        what = f"mend {report.kernel.name.rpartition(':')[2]} or its problem function"
+    return f"{what}, then tritune sweep {sweep}"
