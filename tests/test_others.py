@@ -19,7 +19,8 @@ from tritune.device import bench as benches
 from tritune.device import fakes, sampling, study, targets
 from tritune.device.bench import Bench
 from tritune.load import load
-from tritune.model import Candidate, Config, Evidence, Lock, Problem, Verified, Winner
+from tritune.model import Candidate, Config, Entry, Evidence, Lock, Problem, Verified, Winner
+from tritune.pipeline import prepare
 from tritune.pipeline.job import SweepOptions, start
 from tritune.pipeline.searched import Searched
 from tritune.setting import Setting
@@ -40,6 +41,9 @@ problem: problems.py:total_problem
 targets: [H200]
 shapes: [{n: 1000}]
 """
+EVIDENCE = Evidence(
+    us=1.0, default_us=2.0, margin=0.1, noise=0.0, bits="", ir="", triton="", source="0" * 12
+)
 DRIVER = f"""\
 facts = dict(multiprocessor_count=132, max_shared_mem=232448, mem_bus_width={H200.bus_bits},
              mem_clock_rate={H200.memory_mhz} * 1000)
@@ -148,16 +152,7 @@ def locked(job, **config) -> Path:
         key=job.info.keys[0][1][0],
         problem=job.sweep.problems[0],
         config=Config.of(job.info.default.as_dict() | config),
-        evidence=Evidence(
-            us=1.0,
-            default_us=2.0,
-            margin=0.1,
-            noise=0.0,
-            bits="",
-            ir="",
-            triton="",
-            source="0" * 12,
-        ),
+        evidence=EVIDENCE,
     )
     path = Path(job.info.lockfile)
     lock.write(path, lock.merge_winners(Lock(), targets.identity(H200), [winner]))
@@ -296,6 +291,55 @@ def test_configs_that_a_prune_function_makes_for_one_problem_are_left_out_on_the
         (3000, 512),
     ]
     assert {one["reason"] for one in report["rejected"]} == {"its own prune function leaves it out"}
+
+
+LISTED = 'pre_hook=zero) for b in (64, 128)], key=["n"]'
+MODELLED = {
+    LISTED: 'pre_hook=zero) for b in (64, 128, 256, 512)], key=["n"], prune_configs_by='
+    '{"perf_model": lambda n, B, **_: abs(n / 4 - B), "top_k": 1}'
+}
+
+
+def test_what_a_performance_model_leaves_out_is_counted_and_the_default_is_timed_all_the_same(
+    tmp_path,
+):
+    at = project(tmp_path, TOTAL.replace("n: 1000", "n: [1000, 2000]"), **MODELLED)
+
+    said = tritune("compile", at, "--json")
+
+    assert said.returncode == 0, said.stderr
+    [report] = json.loads(said.stdout)["reports"]
+    assert [(one["problem"]["n"], one["config"]["B"]) for one in report["built"]] == [
+        (1000, 64),
+        (1000, 256),
+        (2000, 64),
+        (2000, 512),
+    ]
+    assert [(one["problem"]["n"], one["config"]["B"]) for one in report["rejected"]] == [
+        (1000, 128),
+        (1000, 512),
+        (2000, 128),
+        (2000, 256),
+    ]
+    assert {(one["reason"], one["detail"]) for one in report["rejected"]} == {
+        ("its own perf_model leaves it out", "not of the 1 that it foresees to be fastest")
+    }
+    assert "4 its own perf_model leaves it out" in tritune("compile", at).stdout
+
+
+def test_what_a_performance_model_leaves_out_is_tried_where_it_is_locked_or_asked_for(jobs):
+    [job] = jobs(TOTAL, **MODELLED)
+    [asked] = jobs(
+        f"{TOTAL}space: {{B: [64, 128, 256, 512]}}\nconstraints: [B <= 512]\n", **MODELLED
+    )
+    entry = next(one for one in job.info.configs if one["B"] == 128)
+    locked = {"n=1000": Entry(config=entry, evidence=EVIDENCE)}
+
+    def blocks(job, locked=None):
+        return [one.config["B"] for one in prepare.plan(job, locked)[0]]
+
+    assert (blocks(job), blocks(job, locked)) == ([64, 256], [64, 128, 256])
+    assert blocks(asked) == [64, 128, 256, 512]
 
 
 def test_what_an_op_reads_back_of_a_kernel_that_no_gpu_has_run_is_the_same_every_time():

@@ -5,6 +5,7 @@ A miss does what the kernel would have done without tritune: it goes to its own 
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -39,6 +40,10 @@ def is_let_through(tuner: Any) -> bool:
     return getattr(_through, "tuner", None) is tuner
 
 
+def _brief(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".splitlines()[0][:200]
+
+
 class _Passed(Passed):
     """What the caller passes of a config, all of it or not: that is Triton's to refuse."""
 
@@ -68,6 +73,7 @@ class Adopted(Kernel):
         self.notes: dict[str, None] = dict.fromkeys(undecorated.ignored(contract, tuning.key))
         """What a reader should know of it, in order, each once."""
         self._prune = vars(self.stock).get("early_config_prune")
+        self._model = vars(self.stock).get("perf_model")
         self._made: list[TritonConfig] = []
         """Configs that its prune function made, and that its list does not have."""
         self._pruned: set[tuple[object, ...]] = set()
@@ -109,21 +115,52 @@ class Adopted(Kernel):
 
         The function gets the caller's split of arguments and a copy of the list, which it may
         change as it likes. Where it fails, as those that ask a GPU do without one, all are left.
-        A performance model is not asked: everything is measured.
         """
-        every = [dict(values) for values in self.tuning.values]
+        kept = self._kept(args, kwargs)
+        if kept is None:
+            return [dict(values) for values in self.tuning.values]
+        self._learn(kept)
+        return [tuned.values_of(live, self.tunables) for live in kept]
+
+    def foreseen(
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> list[dict[str, Value]] | None:
+        """What its author's performance model leaves of these; None where it leaves out none.
+
+        It says what may be fast, not what is right, so it limits only what a sweep begins with.
+        How many it leaves is for Triton's own code to say, as versions of it count differently.
+        """
+        if self._model is None:
+            return None
+        kept = self._kept(args, kwargs) or [tuned.copied(live) for live in self.stock.configs]
+        probe, named = copy.copy(self.stock), dict(zip(self.arg_names, args, strict=False))
+        vars(probe).update(
+            configs=[tuned.copied(live) for live in self.stock.configs],
+            nargs=named,
+            early_config_prune=lambda *_, **__: kept,
+        )
+        try:
+            with let_through(probe):
+                left = list(probe.prune_configs({**kwargs, "grid": None, "warmup": False}))
+        except Exception as error:  # noqa: BLE001  # as above
+            self.notes[f"its perf_model fails, so it leaves out none ({_brief(error)})"] = None
+            return None
+        if not left:
+            self.notes["its perf_model with its top_k leaves no config, so it is not obeyed"] = None
+        return [tuned.values_of(live, self.tunables) for live in left] or None
+
+    def _kept(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[TritonConfig] | None:
+        """What its prune function leaves; None where it has none, or it fails, or leaves none."""
         if self._prune is None:
-            return every
+            return None
         copies = [tuned.copied(live) for live in self.stock.configs]
         named = dict(zip(self.arg_names, args, strict=False))
         try:
-            kept = list(self._prune(copies, named, grid=None, warmup=False, **kwargs))
+            return list(self._prune(copies, named, grid=None, warmup=False, **kwargs)) or None
         except Exception as error:  # noqa: BLE001  # somebody else's code raises anything
-            said = f"{type(error).__name__}: {error}".splitlines()[0][:200]
-            self.notes[f"its early_config_prune fails, so all configs are tried ({said})"] = None
-            return every
-        self._learn(kept)
-        return [tuned.values_of(live, self.tunables) for live in kept] or every
+            said = f"its early_config_prune fails, so all configs are tried ({_brief(error)})"
+            self.notes[said] = None
+            return None
 
     def admits(
         self, config: Mapping[str, Value], args: tuple[Any, ...], kwargs: Mapping[str, Any]

@@ -6,7 +6,7 @@ a kernel that somebody decorated is, with the keys that each problem launches it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,8 +18,15 @@ from tritune.errors import KernelError
 from tritune.load import Loaded
 from tritune.model import Config, KernelInfo, Problem, Target, Value
 
-_Launch = tuple[Any, str, list[dict[str, Value]]]
-"""A kernel, the key, and the configs that its author lets the launch run."""
+
+@dataclass(frozen=True)
+class _Launch:
+    kernel: Any
+    key: str
+    admitted: list[dict[str, Value]]
+    """The configs that its author lets the launch run."""
+    foreseen: list[dict[str, Value]] | None
+    """Those that its author's perf_model leaves of them; None where that leaves out none."""
 
 
 @dataclass
@@ -30,6 +37,18 @@ class _Found:
     keys: dict[Problem, dict[str, None]] = field(default_factory=dict)
     admitted: list[list[dict[str, Value]]] = field(default_factory=list)
     """The configs that its author lets each launch run."""
+    foreseen: dict[tuple[Problem, str], list[dict[str, Value]] | None] = field(default_factory=dict)
+    """Of the first launch under each key, as that is the one which its author's tuner times."""
+
+    def add(self, problem: Problem, launch: _Launch) -> None:
+        self.admitted.append(launch.admitted)
+        self.keys.setdefault(problem, {})[launch.key] = None
+        self.foreseen.setdefault((problem, launch.key), launch.foreseen)
+
+    def limits(self) -> Iterator[tuple[Problem, str, tuple[Config, ...]]]:
+        for (problem, key), left in self.foreseen.items():
+            if left is not None:
+                yield problem, key, tuple(Config.of(self._whole(config)) for config in left)
 
     def default(self) -> tuple[Config, bool]:
         """The first config that all launches may run, else the first launch's first; and which."""
@@ -81,10 +100,8 @@ def _watch(one: Loaded, problem: Problem, target: Target, found: dict[str, _Foun
                 continue
         if not seen and not values:  # a custom op may launch nothing on fake tensors
             continue
-        for kernel, key, admitted in seen:
-            each = found.setdefault(kernel.name, _Found(kernel))
-            each.admitted.append(admitted)
-            each.keys.setdefault(problem, {})[key] = None
+        for launch in seen:
+            found.setdefault(launch.kernel.name, _Found(launch.kernel)).add(problem, launch)
         return
 
 
@@ -94,7 +111,8 @@ def _launches(run: Callable[[], Any], seen: list[_Launch]) -> None:
         if isinstance(kernel, Adopted):
             admitted = kernel.admitted(args, kwargs)
             kernel.mark(admitted[0])
-            seen.append((kernel, kernel.key_of(kernel.bind(args, kwargs)), admitted))
+            key = kernel.key_of(kernel.bind(args, kwargs))
+            seen.append(_Launch(kernel, key, admitted, kernel.foreseen(args, kwargs)))
 
     with runtime.intercept(noted):
         run()
@@ -109,7 +127,7 @@ def _described(one: Loaded, each: _Found) -> KernelInfo:
         "compared with, so give the problems a reference"
     )
     notes = info.notes if is_common else (*info.notes, note)
-    return replace(info, keys=keys, default=default, notes=notes)
+    return replace(info, keys=keys, default=default, foreseen=tuple(each.limits()), notes=notes)
 
 
 def _not_launched(one: Loaded) -> KernelError:

@@ -237,6 +237,8 @@ class KernelInfo:
     """Nobody decorated it: it was found under `triton.autotune` inside the op."""
     keys: tuple[tuple[Problem, tuple[str, ...]], ...] = ()
     """What the op of each problem launches it under, where it is foreign."""
+    foreseen: tuple[tuple[Problem, str, tuple[Config, ...]], ...] = ()
+    """A problem, a key, and the configs that its author's perf_model leaves there."""
     notes: tuple[str, ...] = ()
     """What a reader should know of it, a line each."""
 
@@ -256,6 +258,7 @@ class Reason(Enum):
     ILLEGAL = "illegal value"
     LAUNCHES = "the op cannot be launched"
     PRUNED = "its own prune function leaves it out"
+    FORESEEN = "its own perf_model leaves it out"
     COMPILE = "does not compile"
     CRASH = "the compiler crashed"
     TIMEOUT = "compile time-out"
