@@ -699,6 +699,51 @@ def test_a_top_k_that_triton_refuses_or_that_leaves_nothing_leaves_out_nothing(
     assert note.startswith(said)
 
 
+def test_what_triton_would_cache_a_winner_under_lumps_descriptors_of_all_dtypes(sweeping):
+    behind = sweeping(fill())
+    half, full = (
+        TensorDescriptor.from_tensor(torch.zeros(16, 16, dtype=dtype), [8, 8])
+        for dtype in (torch.bfloat16, torch.float32)
+    )
+    y = torch.zeros(1, dtype=torch.int32)
+
+    cached = [behind.stock_key((each, y), {"n": 8, "FLAG": 1}) for each in (half, full)]
+    own = [behind.key_of({"x": each, "y": y, "n": 8, "FLAG": 1}) for each in (half, full)]
+
+    assert cached == ["n=8 i32", "n=8 i32"]
+    assert len({*own}) == 2
+    assert behind.stock_key(tensors(), {"n": 9, "FLAG": 2}) == "n=9 f32 i32"
+
+
+def test_what_triton_would_cache_tells_apart_what_its_own_cache_does(sweeping, benchmarks):
+    kernel = fill()
+    behind = sweeping(kernel)
+    launches = [(8, torch.float32, 1), (8, torch.float32, 2), (9, torch.float32, 1)]
+    launches += [(8, torch.float16, 1)]
+    cached = []
+    for n, dtype, flag in launches:
+        x, y = torch.zeros(4, 8, dtype=dtype), torch.zeros(1, dtype=torch.int32)
+        cached.append(behind.stock_key((x, y, n, flag), {}))
+        with adopted.let_through(kernel):
+            ran(kernel, n, dtype, flag)
+
+    assert len({*cached}) == len(kernel.cache) == 3
+
+
+def test_of_a_kernel_with_one_config_triton_asks_no_cache(sweeping):
+    one = sweeping(fill(configs(16)))
+    assert one.stock_key(tensors(), {"n": 8, "FLAG": 1}) == ""
+
+
+def test_a_tensor_in_the_authors_key_is_told(sweeping):
+    behind = sweeping(fill(key=("n", "x")))
+
+    assert behind.stock_key(tensors(), {"n": 8, "FLAG": 1}) == ""
+    assert list(behind.notes) == [
+        "its key holds the tensor `x`, so Triton tunes anew for each new tensor"
+    ]
+
+
 def test_a_kernel_without_a_performance_model_foresees_nothing(sweeping):
     assert sweeping(fill()).foreseen(tensors(), {"n": 8, "FLAG": 1}) is None
 

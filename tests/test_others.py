@@ -239,6 +239,18 @@ def test_two_problems_that_are_one_to_the_kernel_are_tuned_on_the_first_and_it_i
     )
 
 
+def test_what_the_authors_tuner_would_cache_is_known_of_every_problem(jobs):
+    _, forward = jobs(SCALE.replace("M: 64", "M: [64, 128], dtype: [float32, float16]"))
+
+    assert {stock for _, _, stock in forward.info.stock_keys} == {
+        "N=256 f32 f32 f32",
+        "N=256 f16 f16 f32",
+        "N=600 f32 f32 f32",
+        "N=1024 f32 f32 f32",
+        "N=1024 f16 f16 f32",
+    }
+
+
 def test_one_kernel_of_an_op_may_be_named(jobs):
     [job] = jobs(f"kernel: theirs:scale_backward\n{SCALE}")
 

@@ -149,6 +149,23 @@ class Adopted(Kernel):
             self.notes["its perf_model with its top_k leaves no config, so it is not obeyed"] = None
         return [tuned.values_of(live, self.tunables) for live in left] or None
 
+    def stock_key(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
+        """What Triton's tuner would cache its winner under; empty where it asks no cache.
+
+        That is its author's arguments, and the dtypes of whatever has one: no descriptor has.
+        """
+        if len(self.stock.configs) < 2:
+            return ""
+        named = {**dict(zip(self.arg_names, args, strict=False)), **kwargs}
+        named = {name: value for name, value in named.items() if name in self.arg_names}
+        own = {name: named[name] for name in self.stock.keys if name in named}
+        if held := [name for name, value in own.items() if keys.is_tensor(value)]:
+            what = f"its key holds the tensor `{held[0]}`, so Triton tunes anew for each new tensor"
+            self.notes[what] = None
+            return ""
+        dtypes = [keys.dtype_name(v.dtype) for v in named.values() if hasattr(v, "dtype")]
+        return " ".join([*(f"{name}={value}" for name, value in own.items()), *dtypes])
+
     def _kept(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[TritonConfig] | None:
         """What its prune function leaves; None where it has none, or it fails, or leaves none."""
         if self._prune is None:

@@ -27,6 +27,8 @@ class _Launch:
     """The configs that its author lets the launch run."""
     foreseen: list[dict[str, Value]] | None
     """Those that its author's perf_model leaves of them; None where that leaves out none."""
+    stock_key: str
+    """What its own autotuner would cache its winner under."""
 
 
 @dataclass
@@ -39,11 +41,13 @@ class _Found:
     """The configs that its author lets each launch run."""
     foreseen: dict[tuple[Problem, str], list[dict[str, Value]] | None] = field(default_factory=dict)
     """Of the first launch under each key, as that is the one which its author's tuner times."""
+    stock_keys: dict[tuple[Problem, str], str] = field(default_factory=dict)
 
     def add(self, problem: Problem, launch: _Launch) -> None:
         self.admitted.append(launch.admitted)
         self.keys.setdefault(problem, {})[launch.key] = None
         self.foreseen.setdefault((problem, launch.key), launch.foreseen)
+        self.stock_keys.setdefault((problem, launch.key), launch.stock_key)
 
     def limits(self) -> Iterator[tuple[Problem, str, tuple[Config, ...]]]:
         for (problem, key), left in self.foreseen.items():
@@ -112,7 +116,8 @@ def _launches(run: Callable[[], Any], seen: list[_Launch]) -> None:
             admitted = kernel.admitted(args, kwargs)
             kernel.mark(admitted[0])
             key = kernel.key_of(kernel.bind(args, kwargs))
-            seen.append(_Launch(kernel, key, admitted, kernel.foreseen(args, kwargs)))
+            foreseen, stock_key = kernel.foreseen(args, kwargs), kernel.stock_key(args, kwargs)
+            seen.append(_Launch(kernel, key, admitted, foreseen, stock_key))
 
     with runtime.intercept(noted):
         run()
@@ -127,7 +132,14 @@ def _described(one: Loaded, each: _Found) -> KernelInfo:
         "compared with, so give the problems a reference"
     )
     notes = info.notes if is_common else (*info.notes, note)
-    return replace(info, keys=keys, default=default, foreseen=tuple(each.limits()), notes=notes)
+    return replace(
+        info,
+        keys=keys,
+        default=default,
+        foreseen=tuple(each.limits()),
+        stock_keys=tuple((*at, key) for at, key in each.stock_keys.items() if key),
+        notes=notes,
+    )
 
 
 def _not_launched(one: Loaded) -> KernelError:
