@@ -305,6 +305,80 @@ def test_configs_that_a_prune_function_makes_for_one_problem_are_left_out_on_the
     assert {one["reason"] for one in report["rejected"]} == {"its own prune function leaves it out"}
 
 
+ENTRY = """class Entry(triton.KernelInterface):
+    def __init__(self, fn):
+        self.fn, self.kernel_cache = fn, {}
+
+    def run(self, *args, **kwargs):
+        key = tuple(getattr(one, "dtype", one) for one in args)
+        if key not in self.kernel_cache:
+            self.kernel_cache[key] = self.fn.run(*args, **kwargs)
+            self.fn.best_config.kwargs
+            return
+        self.kernel_cache[key][kwargs["grid"]](*args)
+
+
+class Own(triton.runtime.Autotuner):
+    def run(self, *args, **kwargs):
+        raise AssertionError("tuned by itself")
+
+
+def own(configs, key):
+    return lambda fn: Own(fn, fn.arg_names, configs, key, None, None)
+
+
+@Entry
+@own("""
+
+
+def test_what_remembers_launches_around_an_autotuner_of_another_class_is_tuned_within_an_op(
+    tmp_path,
+):
+    autotune = '@triton.autotune(\n    [triton.Config({"B"'
+    at = project(
+        tmp_path,
+        TOTAL.replace("total_problem", "totals_problem"),
+        **{autotune: autotune.replace("@triton.autotune(", ENTRY)},
+    )
+
+    said = tritune("sweep", at, "--json")
+    compiled = tritune("compile", at)
+
+    assert said.returncode == compiled.returncode == 0, said.stderr + compiled.stderr
+    [report] = json.loads(said.stdout)["reports"]
+    assert report["kernel"]["name"] == "theirs:total_kernel"
+    assert [key for _, keys in report["kernel"]["keys"] for key in keys] == [
+        "n=1000 x=f32 out=f32",
+        "n=500 x=f32 out=f32",
+    ]
+    assert "2 of 2 distinct binaries for H200" in compiled.stdout
+    assert "4 candidates" in compiled.stdout
+
+
+def test_an_op_that_goes_past_the_autotuner_is_told_so(tmp_path):
+    past = {"total_kernel[lambda": "total_kernel.fn[lambda", "(x, out, n)\n": "(x, out, n, B=64)\n"}
+    at = project(tmp_path, TOTAL, **past)
+    named = project(tmp_path / "named", f"kernel: theirs:total_kernel\n{TOTAL}", **past)
+
+    for each in (at, named):
+        assert refused(each) == (
+            f"error: {each.parent / 'problems.py'}:total_problem: the op launches "
+            "`theirs:total_kernel` past its autotuner (`.fn[grid]`), in a config of its own "
+            "hint: what never asks an autotuner can be neither tuned nor served"
+        )
+
+
+def test_launches_that_go_past_the_autotuner_beside_others_are_told(jobs):
+    once = "    return total(x) + total(x[: x.numel() // 2])"
+    more = f"    total_kernel.fn[(1,)](x, x.new_zeros(1), 8, B=8)\n{once}"
+
+    [job] = jobs(TOTAL.replace("total_problem", "totals_problem"), **{once: more})
+
+    assert job.warnings == [
+        "some launches go past its autotuner (`.fn[grid]`), and run as they are"
+    ]
+
+
 LISTED = 'pre_hook=zero) for b in (64, 128)], key=["n"]'
 MODELLED = {
     LISTED: 'pre_hook=zero) for b in (64, 128, 256, 512)], key=["n"], prune_configs_by='
@@ -321,7 +395,7 @@ def test_what_a_performance_model_leaves_out_is_counted_and_the_default_is_timed
 
     assert said.returncode == 0, said.stderr
     [report] = json.loads(said.stdout)["reports"]
-    assert [(one["problem"]["n"], one["config"]["B"]) for one in report["built"]] == [
+    assert sorted((one["problem"]["n"], one["config"]["B"]) for one in report["built"]) == [
         (1000, 64),
         (1000, 256),
         (2000, 64),

@@ -6,11 +6,13 @@ a kernel that somebody decorated is, with the keys that each problem launches it
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
+from unittest import mock
 
-from tritune import launches, load, runtime
+from tritune import adopt, contract, launches, load, runtime
 from tritune.adopted import Adopted
 from tritune.device import fakes
 from tritune.device.stages import StandIn, gpu_target
@@ -84,22 +86,26 @@ def discover(
     """
     [one] = loaded
     found: dict[str, _Found] = {}
+    past: dict[int, Any] = {}
     for problem in problems:
-        _watch(one, problem, target, found)
+        _watch(one, problem, target, found, past)
     wanted = [found[name] for name in found if one.kernel is None or one.kernel.name == name]
     if not wanted:
-        raise load.no_kernel(one.problem) if one.kernel is None else _not_launched(one)
-    infos = [_described(one, each) for each in wanted]
+        raise _nothing(one, adopt.names_of(past))
+    infos = [_described(one, each, past) for each in wanted]
     return tuple(sorted(infos, key=lambda info: info.name))
 
 
-def _watch(one: Loaded, problem: Problem, target: Target, found: dict[str, _Found]) -> None:
+def _watch(
+    one: Loaded, problem: Problem, target: Target, found: dict[str, _Found], past: dict[int, Any]
+) -> None:
     for values in (False, True):
         seen: list[_Launch] = []
         with fakes.world(target, values=values):
             try:
                 run = launches.make(one, problem, "cpu").run
-                _launches(run, seen)
+                with _noting(past):
+                    _launches(run, seen)
             except fakes.reads_values():
                 continue
         if not seen and not values:  # a custom op may launch nothing on fake tensors
@@ -123,7 +129,22 @@ def _launches(run: Callable[[], Any], seen: list[_Launch]) -> None:
         run()
 
 
-def _described(one: Loaded, each: _Found) -> KernelInfo:
+@contextlib.contextmanager
+def _noting(past: dict[int, Any]) -> Iterator[None]:
+    """Note the functions, by id, that are launched without what stands above them."""
+    from triton.runtime.jit import JITFunction
+
+    run = JITFunction.run
+
+    def noted(self: Any, *args: Any, warmup: bool, **kwargs: Any) -> Any:
+        past[id(self)] = self
+        return run(self, *args, warmup=warmup, **kwargs)
+
+    with mock.patch.object(JITFunction, "run", noted):
+        yield
+
+
+def _described(one: Loaded, each: _Found, past: Mapping[int, Any]) -> KernelInfo:
     keys = tuple((problem, tuple(under)) for problem, under in each.keys.items())
     info = load.describe(Loaded(each.kernel, one.problem))
     default, is_common = each.default()
@@ -132,6 +153,8 @@ def _described(one: Loaded, each: _Found) -> KernelInfo:
         "compared with, so give the problems a reference"
     )
     notes = info.notes if is_common else (*info.notes, note)
+    if any(id(layer) in past for layer in contract.layers(each.kernel.stock)):
+        notes = (*notes, "some launches go past its autotuner (`.fn[grid]`), and run as they are")
     return replace(
         info,
         keys=keys,
@@ -142,9 +165,20 @@ def _described(one: Loaded, each: _Found) -> KernelInfo:
     )
 
 
-def _not_launched(one: Loaded) -> KernelError:
+def _nothing(one: Loaded, past: Sequence[str]) -> KernelError:
+    """Why there is nothing to tune, where *past* were launched without their autotuners."""
+    name = None if one.kernel is None else one.kernel.name
+    if went := [each for each in past if name in {None, each}]:
+        return KernelError(
+            f"the op launches {contract.quoted(went)} past its autotuner (`.fn[grid]`), in a "
+            "config of its own",
+            where=load.reference(one.problem),
+            hint="what never asks an autotuner can be neither tuned nor served",
+        )
+    if name is None:
+        return load.no_kernel(one.problem)
     return KernelError(
-        f"the op launches no `{one.kernel.name}`, on any problem",
-        where=load.describe(one).problem,
+        f"the op launches no `{name}`, on any problem",
+        where=load.reference(one.problem),
         hint="leave `kernel:` out to tune every autotuned kernel that it does launch",
     )

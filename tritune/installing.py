@@ -53,6 +53,9 @@ def install(lockfile: str | Path | None = None) -> None:
     uninstall()
     if not switches.off():
         _wait(where)
+        adopt: Any = sys.modules.get("tritune.adopt")
+        if adopt is not None and adopt.is_routing():
+            adopt.tell_late()
 
 
 def uninstall() -> None:
