@@ -40,6 +40,7 @@ def _world(monkeypatch):
     monkeypatch.setattr(silicon, "_no_driver", set())
     monkeypatch.setattr(adopted, "_announced", set())
     monkeypatch.setattr(driver, "_active", FakeDriver())
+    installing.uninstall()  # what a test before may have left
     before = vars(Autotuner)["run"]
     yield
     installing.uninstall()
