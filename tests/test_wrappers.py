@@ -182,6 +182,21 @@ def test_a_launch_that_is_the_first_to_find_it_is_forgotten_too(sweeping):
     assert kernel.asked == 3
 
 
+class Counting(Autotuner):
+    def run(self, *args, **kwargs):
+        return super().run(*args, **kwargs)
+
+
+@pytest.mark.parametrize(
+    ("kind", "key"), [(None, "n=8 f32 i32"), (Counting, "n=8 f32 i32"), (Policy, "")]
+)
+def test_of_a_class_with_a_key_of_its_own_nothing_is_said_of_tritons(sweeping, kind, key):
+    arguments = (torch.zeros(4), torch.zeros(3, dtype=torch.int32), 8)
+    behind = sweeping(tuner_of(wrapped(kind)))
+
+    assert behind.stock_key(arguments, {"WIDE": False}) == key
+
+
 def test_after_a_sweep_it_remembers_again(sweeping, benchmarks):
     kernel = wrapped()
     sweeping(tuner_of(kernel))

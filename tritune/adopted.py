@@ -14,7 +14,7 @@ from typing import Any
 
 from triton.runtime.autotuner import Config as TritonConfig
 
-from tritune import keys, lookup, silicon, switches, tuned, undecorated
+from tritune import keys, lookup, routing, silicon, switches, tuned, undecorated
 from tritune.contract import Contract
 from tritune.dispatch import MEMO_LIMIT, Call, Kernel
 from tritune.errors import KernelError
@@ -154,7 +154,7 @@ class Adopted(Kernel):
 
         That is its author's arguments, and the dtypes of whatever has one: no descriptor has.
         """
-        if len(self.stock.configs) < 2:
+        if len(self.stock.configs) < 2 or not routing.ends_in_tritons(type(self.stock)):
             return ""
         named = {**dict(zip(self.arg_names, args, strict=False)), **kwargs}
         named = {name: value for name, value in named.items() if name in self.arg_names}
