@@ -413,6 +413,20 @@ def test_what_a_performance_model_leaves_out_is_counted_and_the_default_is_timed
     assert "4 its own perf_model leaves it out" in tritune("compile", at).stdout
 
 
+def test_a_performance_model_that_fails_is_told_with_whose_it_is_and_leaves_out_nothing(tmp_path):
+    fails = {
+        'early_config_prune": prune}': 'early_config_prune": prune, "perf_model": no_model, "top_k": 1}',
+        "def prune(": "def no_model(**_):\n    raise OSError('no NVML')\n\n\ndef prune(",
+    }
+    at = project(tmp_path, SCALE.replace("[256, 1024]", "1024"), **fails)
+
+    said = tritune("compile", at)
+
+    assert said.returncode == 0
+    assert "warning: scale_backward: its perf_model fails, so it leaves out none " in said.stderr
+    assert "perf_model" not in said.stdout
+
+
 def test_what_a_performance_model_leaves_out_is_tried_where_it_is_locked_or_asked_for(jobs):
     [job] = jobs(TOTAL, **MODELLED)
     [asked] = jobs(

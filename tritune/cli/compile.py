@@ -109,9 +109,11 @@ def _every(files: tuple[Path, ...], output: Path | None, *, as_json: bool, **giv
     reports: list[CompileReport] = []
     for path in sweep_files(files):
         with progress.observing() as observer:
-            reports += pipeline.compile_only(
+            found = pipeline.compile_only(
                 path, pipeline.SweepOptions(**given), observer, output=output
             )
+        shared.warn([(report.kernel, report.warnings) for report in found])
+        reports += found
     if as_json:
         click.echo(binaries.reports_json(reports))
     else:
