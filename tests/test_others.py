@@ -415,7 +415,7 @@ def test_what_a_performance_model_leaves_out_is_counted_and_the_default_is_timed
 
 def test_a_performance_model_that_fails_is_told_with_whose_it_is_and_leaves_out_nothing(tmp_path):
     fails = {
-        'early_config_prune": prune}': 'early_config_prune": prune, "perf_model": no_model, "top_k": 1}',
+        'prune": prune}': 'prune": prune, "perf_model": no_model, "top_k": 1}',
         "def prune(": "def no_model(**_):\n    raise OSError('no NVML')\n\n\ndef prune(",
     }
     at = project(tmp_path, SCALE.replace("[256, 1024]", "1024"), **fails)

@@ -70,9 +70,12 @@ def _forgetful(one: Any) -> Any:
 def _holders(thing: Any) -> Iterator[Any]:
     for found in gc.get_referrers(thing):
         # Python keeps the attributes of an object in it, or in a dictionary of which it is known.
-        owners = gc.get_referrers(found) if type(found) is dict else [found]
+        if type(found) is dict:
+            owners = gc.get_referrers(found) if found.get("fn") is thing else []
+        else:
+            owners = [found]
         for owner in owners:
-            if _names(owner).get("fn") is thing and _has_run(type(owner)):
+            if _has_run(type(owner)) and _names(owner).get("fn") is thing:
                 yield owner
 
 
