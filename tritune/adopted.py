@@ -40,10 +40,6 @@ def is_let_through(tuner: Any) -> bool:
     return getattr(_through, "tuner", None) is tuner
 
 
-def _brief(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}".splitlines()[0][:200]
-
-
 class _Passed(Passed):
     """What the caller passes of a config, all of it or not: that is Triton's to refuse."""
 
@@ -142,8 +138,9 @@ class Adopted(Kernel):
         try:
             with let_through(probe):
                 left = list(probe.prune_configs({**kwargs, "grid": None, "warmup": False}))
-        except Exception as error:  # noqa: BLE001  # as above
-            self.notes[f"its perf_model fails, so it leaves out none ({_brief(error)})"] = None
+        except Exception as error:  # noqa: BLE001  # as below
+            why = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+            self.notes[f"its perf_model fails, so it leaves out none ({why})"] = None
             return None
         if not left:
             self.notes["its perf_model with its top_k leaves no config, so it is not obeyed"] = None
@@ -173,11 +170,12 @@ class Adopted(Kernel):
         copies = [tuned.copied(live) for live in self.stock.configs]
         named = dict(zip(self.arg_names, args, strict=False))
         try:
-            return list(self._prune(copies, named, grid=None, warmup=False, **kwargs)) or None
+            kept = list(self._prune(copies, named, grid=None, warmup=False, **kwargs))
         except Exception as error:  # noqa: BLE001  # somebody else's code raises anything
-            said = f"its early_config_prune fails, so all configs are tried ({_brief(error)})"
-            self.notes[said] = None
+            said = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+            self.notes[f"its early_config_prune fails, so all configs are tried ({said})"] = None
             return None
+        return kept or None
 
     def admits(
         self, config: Mapping[str, Value], args: tuple[Any, ...], kwargs: Mapping[str, Any]
