@@ -55,7 +55,7 @@ test-oldest: $(OLDEST_READY)  ## what depends on Triton, under the oldest one su
 
 test-others: $(READY)    ## ops of public packages whose kernels nobody decorated; installs them
 	$(BIN)/python $(PIP) --no-deps $(OTHERS)
-	$(BIN)/python -m pytest tests/test_liger.py tests/test_public.py $(ARGS)
+	$(BIN)/python -m pytest tests/test_liger.py tests/test_public.py tests/test_public_references.py $(ARGS)
 
 gpu: $(READY)            ## the contract tests on this machine's GPU
 	$(BIN)/python -m pytest -m gpu $(ARGS)

@@ -41,6 +41,7 @@ def _world(monkeypatch):
     monkeypatch.setattr(silicon, "_no_driver", set())
     monkeypatch.setattr(adopted, "_announced", set())
     monkeypatch.setattr(driver, "_active", FakeDriver())
+    installing.uninstall()  # what a test before may have left
     before = vars(Autotuner)["run"]
     yield
     installing.uninstall()
@@ -608,6 +609,159 @@ def test_where_the_prune_function_fails_every_config_is_tried_and_it_is_said(swe
     assert list(behind.notes) == [
         "its early_config_prune fails, so all configs are tried (RuntimeError: 0 active drivers)"
     ]
+
+
+def modelled(top_k=2, model=None, prune=None, listed=None):
+    """A kernel whose perf_model thinks the largest block the fastest, unless told otherwise."""
+
+    def expects(B, **_):
+        return -B
+
+    by = {"perf_model": model or expects, "top_k": top_k}
+    by |= {"early_config_prune": prune} if prune else {}
+    return fill(listed or configs(16, 32, 64, 128), prune_configs_by=by)
+
+
+def tensors():
+    return (torch.zeros(4, 8), torch.zeros(1, dtype=torch.int32))
+
+
+@pytest.mark.parametrize(
+    ("top_k", "left"),
+    [(1, [128]), (2, [128, 64]), (3, [128, 64, 32]), (0.5, [128, 64]), (0.75, [128, 64, 32])],
+)
+def test_a_performance_model_leaves_so_many_or_such_a_share_the_fastest_first(
+    sweeping, top_k, left
+):
+    behind = sweeping(modelled(top_k))
+
+    assert behind.foreseen(tensors(), {"n": 8, "FLAG": 1}) == [config(block) for block in left]
+    assert behind.admitted(tensors(), {"n": 8, "FLAG": 1}) == list(map(config, (16, 32, 64, 128)))
+
+
+@pytest.mark.parametrize("top_k", [2, 0.5, 4, 1.0])
+def test_a_performance_model_leaves_what_tritons_own_tuner_would_have_timed(
+    sweeping, benchmarks, top_k
+):
+    kernel = modelled(top_k, prune=lambda listed, named, **_: listed[:3])
+    left = sweeping(kernel).foreseen(tensors(), {"n": 8, "FLAG": 1})
+
+    with adopted.let_through(kernel):
+        ran(kernel)
+
+    timings = kernel.configs_timings if benchmarks() else kernel.cache.values()
+    assert left == [config(live.kwargs["B"]) for live in timings]
+
+
+def test_a_performance_model_gets_all_arguments_by_name_and_what_the_prune_function_left(sweeping):
+    seen = []
+
+    def model(**named):
+        seen.append((named["B"], sorted(named)))
+        return named["B"]
+
+    def prune(listed, named, **kwargs):
+        for each in listed:
+            each.kwargs["B"] *= 2
+        return listed[1:]
+
+    kernel = modelled(2, model, prune)
+    left = sweeping(kernel).foreseen(tensors(), {"n": 8, "FLAG": 1})
+
+    assert left == [config(64), config(128)]
+    names = ["B", "FLAG", "grid", "n", "num_ctas", "num_stages", "num_warps", "warmup", "x", "y"]
+    names = sorted({*names, *kernel.configs[0].all_kwargs()})
+    assert seen == [(64, names), (128, names), (256, names)]
+    assert [live.kwargs["B"] for live in kernel.configs] == [16, 32, 64, 128]
+    assert not hasattr(kernel, "nargs")
+
+
+def test_where_the_performance_model_fails_nothing_is_left_out_and_it_is_said(sweeping):
+    def model(**_):
+        raise OSError("no NVML here")
+
+    behind = sweeping(modelled(2, model))
+
+    assert behind.foreseen(tensors(), {"n": 8, "FLAG": 1}) is None
+    assert list(behind.notes) == [
+        "its perf_model fails, so it leaves out none (OSError: no NVML here)"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("top_k", "said"),
+    [
+        (2.5, "its perf_model fails, so it leaves out none (TypeError: Error while pruning"),
+        (0, "its perf_model with its top_k leaves no config, so it is not obeyed"),
+    ],
+)
+def test_a_top_k_that_triton_refuses_or_that_leaves_nothing_leaves_out_nothing(
+    sweeping, top_k, said
+):
+    behind = sweeping(modelled(top_k))
+
+    assert behind.foreseen(tensors(), {"n": 8, "FLAG": 1}) is None
+    [note] = behind.notes
+    assert note.startswith(said)
+
+
+def test_what_triton_would_cache_a_winner_under_lumps_descriptors_of_all_dtypes(sweeping):
+    behind = sweeping(fill())
+    half, full = (
+        TensorDescriptor.from_tensor(torch.zeros(16, 16, dtype=dtype), [8, 8])
+        for dtype in (torch.bfloat16, torch.float32)
+    )
+    y = torch.zeros(1, dtype=torch.int32)
+
+    cached = [behind.stock_key((each, y), {"n": 8, "FLAG": 1}) for each in (half, full)]
+    own = [behind.key_of({"x": each, "y": y, "n": 8, "FLAG": 1}) for each in (half, full)]
+
+    assert cached == ["n=8 i32", "n=8 i32"]
+    assert len({*own}) == 2
+    assert behind.stock_key(tensors(), {"n": 9, "FLAG": 2}) == "n=9 f32 i32"
+
+
+def test_what_triton_would_cache_tells_apart_what_its_own_cache_does(sweeping, benchmarks):
+    kernel = fill()
+    behind = sweeping(kernel)
+    launches = [(8, torch.float32, 1), (8, torch.float32, 2), (9, torch.float32, 1)]
+    launches += [(8, torch.float16, 1)]
+    cached = []
+    for n, dtype, flag in launches:
+        x, y = torch.zeros(4, 8, dtype=dtype), torch.zeros(1, dtype=torch.int32)
+        cached.append(behind.stock_key((x, y, n, flag), {}))
+        with adopted.let_through(kernel):
+            ran(kernel, n, dtype, flag)
+
+    assert len({*cached}) == len(kernel.cache) == 3
+
+
+def test_of_a_kernel_with_one_config_triton_asks_no_cache(sweeping):
+    one = sweeping(fill(configs(16)))
+    assert one.stock_key(tensors(), {"n": 8, "FLAG": 1}) == ""
+
+
+def test_a_tensor_in_the_authors_key_is_told(sweeping):
+    behind = sweeping(fill(key=("n", "x")))
+
+    assert behind.stock_key(tensors(), {"n": 8, "FLAG": 1}) == ""
+    assert list(behind.notes) == [
+        "its key holds the tensor `x`, so Triton tunes anew for each new tensor"
+    ]
+
+
+def test_a_kernel_without_a_performance_model_foresees_nothing(sweeping):
+    assert sweeping(fill()).foreseen(tensors(), {"n": 8, "FLAG": 1}) is None
+
+
+def test_a_performance_model_is_never_asked_in_production(tmp_path, benchmarks):
+    def model(**_):
+        raise AssertionError
+
+    kernel = modelled(2, model)
+    installed(tmp_path, {key(): config(16)})
+
+    assert (ran(kernel), benchmarks()) == (16, 0)
 
 
 def test_what_the_authors_key_has_to_no_effect_is_said(sweeping, monkeypatch):

@@ -279,3 +279,22 @@ def test_a_new_winner_that_stands_for_its_binary_is_not_measured_again(folder: P
     assert Gpu.opened == 1
     assert journal_of(folder).read_bytes() == before
     assert again == (*first[:2], replace(first[2], compiled=led))
+
+
+def test_a_report_says_what_winners_gain_over_one_key_of_the_kernels_own_autotuner(
+    folder: Path,
+) -> None:
+    this = job(folder)
+    stock = tuple((problem, str(problem), "all of them") for problem in PROBLEMS)
+    foreign = replace(this.info, foreign=True, stock_keys=stock)
+    this = replace(this, info=foreign)
+
+    outcomes = measure(this)
+    report = conclude.report(
+        this, found(), outcomes, winners(this, outcomes), gpu_s=0.0, not_locked=""
+    )
+
+    [one] = report.shared
+    assert (one.key, one.problems) == ("all of them", PROBLEMS)
+    assert one.config in {winner.config for winner in report.winners}
+    assert len(one.losses) == len(PROBLEMS)

@@ -19,7 +19,8 @@ from tritune.device import bench as benches
 from tritune.device import fakes, sampling, study, targets
 from tritune.device.bench import Bench
 from tritune.load import load
-from tritune.model import Candidate, Config, Evidence, Lock, Problem, Verified, Winner
+from tritune.model import Candidate, Config, Entry, Evidence, Lock, Problem, Verified, Winner
+from tritune.pipeline import prepare
 from tritune.pipeline.job import SweepOptions, start
 from tritune.pipeline.searched import Searched
 from tritune.setting import Setting
@@ -40,6 +41,9 @@ problem: problems.py:total_problem
 targets: [H200]
 shapes: [{n: 1000}]
 """
+EVIDENCE = Evidence(
+    us=1.0, default_us=2.0, margin=0.1, noise=0.0, bits="", ir="", triton="", source="0" * 12
+)
 DRIVER = f"""\
 facts = dict(multiprocessor_count=132, max_shared_mem=232448, mem_bus_width={H200.bus_bits},
              mem_clock_rate={H200.memory_mhz} * 1000)
@@ -148,16 +152,7 @@ def locked(job, **config) -> Path:
         key=job.info.keys[0][1][0],
         problem=job.sweep.problems[0],
         config=Config.of(job.info.default.as_dict() | config),
-        evidence=Evidence(
-            us=1.0,
-            default_us=2.0,
-            margin=0.1,
-            noise=0.0,
-            bits="",
-            ir="",
-            triton="",
-            source="0" * 12,
-        ),
+        evidence=EVIDENCE,
     )
     path = Path(job.info.lockfile)
     lock.write(path, lock.merge_winners(Lock(), targets.identity(H200), [winner]))
@@ -244,6 +239,18 @@ def test_two_problems_that_are_one_to_the_kernel_are_tuned_on_the_first_and_it_i
     )
 
 
+def test_what_the_authors_tuner_would_cache_is_known_of_every_problem(jobs):
+    _, forward = jobs(SCALE.replace("M: 64", "M: [64, 128], dtype: [float32, float16]"))
+
+    assert {stock for _, _, stock in forward.info.stock_keys} == {
+        "N=256 f32 f32 f32",
+        "N=256 f16 f16 f32",
+        "N=600 f32 f32 f32",
+        "N=1024 f32 f32 f32",
+        "N=1024 f16 f16 f32",
+    }
+
+
 def test_one_kernel_of_an_op_may_be_named(jobs):
     [job] = jobs(f"kernel: theirs:scale_backward\n{SCALE}")
 
@@ -296,6 +303,143 @@ def test_configs_that_a_prune_function_makes_for_one_problem_are_left_out_on_the
         (3000, 512),
     ]
     assert {one["reason"] for one in report["rejected"]} == {"its own prune function leaves it out"}
+
+
+ENTRY = """class Entry(triton.KernelInterface):
+    def __init__(self, fn):
+        self.fn, self.kernel_cache = fn, {}
+
+    def run(self, *args, **kwargs):
+        key = tuple(getattr(one, "dtype", one) for one in args)
+        if key not in self.kernel_cache:
+            self.kernel_cache[key] = self.fn.run(*args, **kwargs)
+            self.fn.best_config.kwargs
+            return
+        self.kernel_cache[key][kwargs["grid"]](*args)
+
+
+class Own(triton.runtime.Autotuner):
+    def run(self, *args, **kwargs):
+        raise AssertionError("tuned by itself")
+
+
+def own(configs, key):
+    return lambda fn: Own(fn, fn.arg_names, configs, key, None, None)
+
+
+@Entry
+@own("""
+
+
+def test_what_remembers_launches_around_an_autotuner_of_another_class_is_tuned_within_an_op(
+    tmp_path,
+):
+    autotune = '@triton.autotune(\n    [triton.Config({"B"'
+    at = project(
+        tmp_path,
+        TOTAL.replace("total_problem", "totals_problem"),
+        **{autotune: autotune.replace("@triton.autotune(", ENTRY)},
+    )
+
+    said = tritune("sweep", at, "--json")
+    compiled = tritune("compile", at)
+
+    assert said.returncode == compiled.returncode == 0, said.stderr + compiled.stderr
+    [report] = json.loads(said.stdout)["reports"]
+    assert report["kernel"]["name"] == "theirs:total_kernel"
+    assert [key for _, keys in report["kernel"]["keys"] for key in keys] == [
+        "n=1000 x=f32 out=f32",
+        "n=500 x=f32 out=f32",
+    ]
+    assert "2 of 2 distinct binaries for H200" in compiled.stdout
+    assert "4 candidates" in compiled.stdout
+
+
+def test_an_op_that_goes_past_the_autotuner_is_told_so(tmp_path):
+    past = {"total_kernel[lambda": "total_kernel.fn[lambda", "(x, out, n)\n": "(x, out, n, B=64)\n"}
+    at = project(tmp_path, TOTAL, **past)
+    named = project(tmp_path / "named", f"kernel: theirs:total_kernel\n{TOTAL}", **past)
+
+    for each in (at, named):
+        assert refused(each) == (
+            f"error: {each.parent / 'problems.py'}:total_problem: the op launches "
+            "`theirs:total_kernel` past its autotuner (`.fn[grid]`), in a config of its own "
+            "hint: what never asks an autotuner can be neither tuned nor served"
+        )
+
+
+def test_launches_that_go_past_the_autotuner_beside_others_are_told(jobs):
+    once = "    return total(x) + total(x[: x.numel() // 2])"
+    more = f"    total_kernel.fn[(1,)](x, x.new_zeros(1), 8, B=8)\n{once}"
+
+    [job] = jobs(TOTAL.replace("total_problem", "totals_problem"), **{once: more})
+
+    assert job.warnings == [
+        "some launches go past its autotuner (`.fn[grid]`), and run as they are"
+    ]
+
+
+LISTED = 'pre_hook=zero) for b in (64, 128)], key=["n"]'
+MODELLED = {
+    LISTED: 'pre_hook=zero) for b in (64, 128, 256, 512)], key=["n"], prune_configs_by='
+    '{"perf_model": lambda n, B, **_: abs(n / 4 - B), "top_k": 1}'
+}
+
+
+def test_what_a_performance_model_leaves_out_is_counted_and_the_default_is_timed_all_the_same(
+    tmp_path,
+):
+    at = project(tmp_path, TOTAL.replace("n: 1000", "n: [1000, 2000]"), **MODELLED)
+
+    said = tritune("compile", at, "--json")
+
+    assert said.returncode == 0, said.stderr
+    [report] = json.loads(said.stdout)["reports"]
+    assert sorted((one["problem"]["n"], one["config"]["B"]) for one in report["built"]) == [
+        (1000, 64),
+        (1000, 256),
+        (2000, 64),
+        (2000, 512),
+    ]
+    assert [(one["problem"]["n"], one["config"]["B"]) for one in report["rejected"]] == [
+        (1000, 128),
+        (1000, 512),
+        (2000, 128),
+        (2000, 256),
+    ]
+    assert {(one["reason"], one["detail"]) for one in report["rejected"]} == {
+        ("its own perf_model leaves it out", "not of the 1 that it foresees to be fastest")
+    }
+    assert "4 its own perf_model leaves it out" in tritune("compile", at).stdout
+
+
+def test_a_performance_model_that_fails_is_told_with_whose_it_is_and_leaves_out_nothing(tmp_path):
+    fails = {
+        'prune": prune}': 'prune": prune, "perf_model": no_model, "top_k": 1}',
+        "def prune(": "def no_model(**_):\n    raise OSError('no NVML')\n\n\ndef prune(",
+    }
+    at = project(tmp_path, SCALE.replace("[256, 1024]", "1024"), **fails)
+
+    said = tritune("compile", at)
+
+    assert said.returncode == 0
+    assert "warning: scale_backward: its perf_model fails, so it leaves out none " in said.stderr
+    assert "perf_model" not in said.stdout
+
+
+def test_what_a_performance_model_leaves_out_is_tried_where_it_is_locked_or_asked_for(jobs):
+    [job] = jobs(TOTAL, **MODELLED)
+    [asked] = jobs(
+        f"{TOTAL}space: {{B: [64, 128, 256, 512]}}\nconstraints: [B <= 512]\n", **MODELLED
+    )
+    entry = next(one for one in job.info.configs if one["B"] == 128)
+    locked = {"n=1000": Entry(config=entry, evidence=EVIDENCE)}
+
+    def blocks(job, locked=None):
+        return [one.config["B"] for one in prepare.plan(job, locked)[0]]
+
+    assert (blocks(job), blocks(job, locked)) == ([64, 256], [64, 128, 256])
+    assert blocks(asked) == [64, 128, 256, 512]
 
 
 def test_what_an_op_reads_back_of_a_kernel_that_no_gpu_has_run_is_the_same_every_time():

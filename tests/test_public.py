@@ -51,7 +51,7 @@ OPS = {
         "M == 16",
         {
             # Heuristics set two tunables anew, so that most configs are one with another.
-            "torchao.prototype.hqq.kernels:mixed_mm_kernel_max_autotune": (418, 418, {}, 98),
+            "torchao.prototype.hqq.kernels:mixed_mm_kernel_max_autotune": (418, 418, {}, 49),
         },
     ),
     "delta": (

@@ -15,14 +15,14 @@ import logging
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from triton.runtime.autotuner import Autotuner
 
-from tritune import adopted, tuned, undecorated
+from tritune import adopted, tuned, undecorated, wrappers
 from tritune import contract as contracts
 from tritune.adopted import Adopted
 from tritune.dispatch import Kernel
@@ -80,6 +80,7 @@ def end() -> None:
     with _making:
         _scope = None
         _route.end()
+        wrappers.end()
         for name in TRACED:
             if name in vars(Autotuner):
                 delattr(Autotuner, name)
@@ -150,6 +151,30 @@ def called(name: str) -> Adopted | None:
     return None
 
 
+def tell_late() -> None:
+    """Say what launches a locked kernel without asking, as it has asked before the install."""
+    for thing in list(wrappers.that_launched()):
+        if isinstance(thing, Autotuner):
+            continue
+        if kernel := adopted_at(thing):
+            logger.warning(
+                "%s: the %s around it has launched it before tritune.install(), and what it "
+                "launched once it launches without asking again: install before the first launch",
+                kernel.name,
+                type(thing).__name__,
+            )
+
+
+def names_of(functions: Mapping[int, Any]) -> tuple[str, ...]:
+    """The kernels over these jit functions, by id; none of those that have no autotuner."""
+    found: set[str] = set()
+    for tuner in list(_live()):
+        if any(id(layer) in functions for layer in contracts.layers(tuner)):
+            with contextlib.suppress(KernelError):
+                found.add(name_of(tuner, contracts.describe(tuner)))
+    return tuple(sorted(found))
+
+
 def _is_around(thing: object, tuner: Any) -> bool:
     return hasattr(type(thing), "run") and any(one is tuner for one in contracts.layers(thing))
 
@@ -165,6 +190,8 @@ def _adopt(tuner: Any, scope: Scope) -> Adopted | None:
             kernel = None
         vars(tuner)[_SLOT] = _Seen(scope, id(tuner), tuner.configs, kernel)
         _marked.add(tuner)
+        if scope.locked is None:
+            wrappers.forget(tuner)
         return kernel
 
 

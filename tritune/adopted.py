@@ -5,6 +5,7 @@ A miss does what the kernel would have done without tritune: it goes to its own 
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,7 +14,7 @@ from typing import Any
 
 from triton.runtime.autotuner import Config as TritonConfig
 
-from tritune import keys, lookup, silicon, switches, tuned, undecorated
+from tritune import keys, lookup, routing, silicon, switches, tuned, undecorated
 from tritune.contract import Contract
 from tritune.dispatch import MEMO_LIMIT, Call, Kernel
 from tritune.errors import KernelError, line_of
@@ -68,6 +69,7 @@ class Adopted(Kernel):
         self.notes: dict[str, None] = dict.fromkeys(undecorated.ignored(contract, tuning.key))
         """What a reader should know of it, in order, each once."""
         self._prune = vars(self.stock).get("early_config_prune")
+        self._model = vars(self.stock).get("perf_model")
         self._made: list[TritonConfig] = []
         """Configs that its prune function made, and that its list does not have."""
         self._pruned: set[tuple[object, ...]] = set()
@@ -109,11 +111,62 @@ class Adopted(Kernel):
 
         The function gets the caller's split of arguments and a copy of the list, which it may
         change as it likes. Where it fails, as those that ask a GPU do without one, all are left.
-        A performance model is not asked: everything is measured.
         """
-        every = [dict(values) for values in self.tuning.values]
+        kept = self._kept(args, kwargs)
+        if kept is None:
+            return [dict(values) for values in self.tuning.values]
+        self._learn(kept)
+        return [tuned.values_of(live, self.tunables) for live in kept]
+
+    def foreseen(
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> list[dict[str, Value]] | None:
+        """What its author's performance model leaves of these; None where it leaves out none.
+
+        It says what may be fast, not what is right, so it limits only what a sweep begins with.
+        How many it leaves is for Triton's own code to say, as versions of it count differently.
+        """
+        if self._model is None:
+            return None
+        kept = self._kept(args, kwargs) or [tuned.copied(live) for live in self.stock.configs]
+        probe, named = copy.copy(self.stock), dict(zip(self.arg_names, args, strict=False))
+        vars(probe).update(
+            configs=[tuned.copied(live) for live in self.stock.configs],
+            nargs=named,
+            early_config_prune=lambda *_, **__: kept,
+        )
+        try:
+            with let_through(probe):
+                left = list(probe.prune_configs({**kwargs, "grid": None, "warmup": False}))
+        except Exception as error:  # noqa: BLE001  # as below
+            why = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+            self.notes[f"its perf_model fails, so it leaves out none ({why})"] = None
+            return None
+        if not left:
+            self.notes["its perf_model with its top_k leaves no config, so it is not obeyed"] = None
+        return [tuned.values_of(live, self.tunables) for live in left] or None
+
+    def stock_key(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
+        """What Triton's tuner would cache its winner under; empty where it asks no cache.
+
+        That is its author's arguments, and the dtypes of whatever has one: no descriptor has.
+        """
+        if len(self.stock.configs) < 2 or not routing.ends_in_tritons(type(self.stock)):
+            return ""
+        named = {**dict(zip(self.arg_names, args, strict=False)), **kwargs}
+        named = {name: value for name, value in named.items() if name in self.arg_names}
+        own = {name: named[name] for name in self.stock.keys if name in named}
+        if held := [name for name, value in own.items() if keys.is_tensor(value)]:
+            what = f"its key holds the tensor `{held[0]}`, so Triton tunes anew for each new tensor"
+            self.notes[what] = None
+            return ""
+        dtypes = [keys.dtype_name(v.dtype) for v in named.values() if hasattr(v, "dtype")]
+        return " ".join([*(f"{name}={value}" for name, value in own.items()), *dtypes])
+
+    def _kept(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[TritonConfig] | None:
+        """What its prune function leaves; None where it has none, or it fails, or leaves none."""
         if self._prune is None:
-            return every
+            return None
         copies = [tuned.copied(live) for live in self.stock.configs]
         named = dict(zip(self.arg_names, args, strict=False))
         try:
@@ -121,9 +174,8 @@ class Adopted(Kernel):
         except Exception as error:  # noqa: BLE001  # somebody else's code raises anything
             said = line_of(error)
             self.notes[f"its early_config_prune fails, so all configs are tried ({said})"] = None
-            return every
-        self._learn(kept)
-        return [tuned.values_of(live, self.tunables) for live in kept] or every
+            return None
+        return kept or None
 
     def admits(
         self, config: Mapping[str, Value], args: tuple[Any, ...], kwargs: Mapping[str, Any]

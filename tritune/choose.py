@@ -105,6 +105,17 @@ def runner_up(outcomes: Sequence[Outcome], away: Sequence[Config]) -> Config | N
     return best.candidate.config if best else None
 
 
+def losses(outcomes: Sequence[Outcome], winner: Config) -> dict[Config, float]:
+    """How much slower every config that ran is than the winner, relative; not below nothing."""
+    ran = _ran(outcomes)
+    return {
+        config: max(_compare(one, chosen).excess, 0.0)
+        for chosen in _groups(ran, [winner])[:1]
+        for one in ran
+        for config in _configs(one)
+    }
+
+
 def _raced_us(measured: Measured) -> float:
     return statistics.median(measured.finals_us)
 

@@ -6,11 +6,13 @@ a kernel that somebody decorated is, with the keys that each problem launches it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
+from unittest import mock
 
-from tritune import launches, load, runtime
+from tritune import adopt, contract, launches, load, runtime
 from tritune.adopted import Adopted
 from tritune.device import fakes
 from tritune.device.stages import StandIn, gpu_target
@@ -18,8 +20,17 @@ from tritune.errors import KernelError
 from tritune.load import Loaded
 from tritune.model import Config, KernelInfo, Problem, Target, Value
 
-_Launch = tuple[Any, str, list[dict[str, Value]]]
-"""A kernel, the key, and the configs that its author lets the launch run."""
+
+@dataclass(frozen=True)
+class _Launch:
+    kernel: Any
+    key: str
+    admitted: list[dict[str, Value]]
+    """The configs that its author lets the launch run."""
+    foreseen: list[dict[str, Value]] | None
+    """Those that its author's perf_model leaves of them; None where that leaves out none."""
+    stock_key: str
+    """What its own autotuner would cache its winner under."""
 
 
 @dataclass
@@ -30,6 +41,20 @@ class _Found:
     keys: dict[Problem, dict[str, None]] = field(default_factory=dict)
     admitted: list[list[dict[str, Value]]] = field(default_factory=list)
     """The configs that its author lets each launch run."""
+    foreseen: dict[tuple[Problem, str], list[dict[str, Value]] | None] = field(default_factory=dict)
+    """Of the first launch under each key, as that is the one which its author's tuner times."""
+    stock_keys: dict[tuple[Problem, str], str] = field(default_factory=dict)
+
+    def add(self, problem: Problem, launch: _Launch) -> None:
+        self.admitted.append(launch.admitted)
+        self.keys.setdefault(problem, {})[launch.key] = None
+        self.foreseen.setdefault((problem, launch.key), launch.foreseen)
+        self.stock_keys.setdefault((problem, launch.key), launch.stock_key)
+
+    def limits(self) -> Iterator[tuple[Problem, str, tuple[Config, ...]]]:
+        for (problem, key), left in self.foreseen.items():
+            if left is not None:
+                yield problem, key, tuple(Config.of(self._whole(config)) for config in left)
 
     def default(self) -> tuple[Config, bool]:
         """The first config that all launches may run, else the first launch's first; and which."""
@@ -76,30 +101,32 @@ def discover(
     """
     [one] = loaded
     found: dict[str, _Found] = {}
+    past: dict[int, Any] = {}
     for problem in problems:
-        _watch(one, problem, target, found)
+        _watch(one, problem, target, found, past)
     wanted = [found[name] for name in found if one.kernel is None or one.kernel.name == name]
     if not wanted:
-        raise load.no_kernel(one.problem) if one.kernel is None else _not_launched(one)
-    infos = [_described(one, each) for each in wanted]
+        raise _nothing(one, adopt.names_of(past))
+    infos = [_described(one, each, past) for each in wanted]
     return tuple(sorted(infos, key=lambda info: info.name))
 
 
-def _watch(one: Loaded, problem: Problem, target: Target, found: dict[str, _Found]) -> None:
+def _watch(
+    one: Loaded, problem: Problem, target: Target, found: dict[str, _Found], past: dict[int, Any]
+) -> None:
     for values in (False, True):
         seen: list[_Launch] = []
         with fakes.world(target, values=values):
             try:
                 run = launches.make(one, problem, "cpu").run
-                _launches(run, seen)
+                with _noting(past):
+                    _launches(run, seen)
             except fakes.reads_values():
                 continue
         if not seen and not values:  # a custom op may launch nothing on fake tensors
             continue
-        for kernel, key, admitted in seen:
-            each = found.setdefault(kernel.name, _Found(kernel))
-            each.admitted.append(admitted)
-            each.keys.setdefault(problem, {})[key] = None
+        for launch in seen:
+            found.setdefault(launch.kernel.name, _Found(launch.kernel)).add(problem, launch)
         return
 
 
@@ -109,13 +136,30 @@ def _launches(run: Callable[[], Any], seen: list[_Launch]) -> None:
         if isinstance(kernel, Adopted):
             admitted = kernel.admitted(args, kwargs)
             kernel.mark(admitted[0])
-            seen.append((kernel, kernel.key_of(kernel.bind(args, kwargs)), admitted))
+            key = kernel.key_of(kernel.bind(args, kwargs))
+            foreseen, stock_key = kernel.foreseen(args, kwargs), kernel.stock_key(args, kwargs)
+            seen.append(_Launch(kernel, key, admitted, foreseen, stock_key))
 
     with runtime.intercept(noted):
         run()
 
 
-def _described(one: Loaded, each: _Found) -> KernelInfo:
+@contextlib.contextmanager
+def _noting(past: dict[int, Any]) -> Iterator[None]:
+    """Note the functions, by id, that are launched without what stands above them."""
+    from triton.runtime.jit import JITFunction
+
+    run = JITFunction.run
+
+    def noted(self: Any, *args: Any, warmup: bool, **kwargs: Any) -> Any:
+        past[id(self)] = self
+        return run(self, *args, warmup=warmup, **kwargs)
+
+    with mock.patch.object(JITFunction, "run", noted):
+        yield
+
+
+def _described(one: Loaded, each: _Found, past: Mapping[int, Any]) -> KernelInfo:
     keys = tuple((problem, tuple(under)) for problem, under in each.keys.items())
     info = load.describe(Loaded(each.kernel, one.problem))
     default, is_common = each.default()
@@ -124,12 +168,32 @@ def _described(one: Loaded, each: _Found) -> KernelInfo:
         "compared with, so give the problems a reference"
     )
     notes = info.notes if is_common else (*info.notes, note)
-    return replace(info, keys=keys, default=default, notes=notes)
+    if any(id(layer) in past for layer in contract.layers(each.kernel.stock)):
+        notes = (*notes, "some launches go past its autotuner (`.fn[grid]`), and run as they are")
+    return replace(
+        info,
+        keys=keys,
+        default=default,
+        foreseen=tuple(each.limits()),
+        stock_keys=tuple((*at, key) for at, key in each.stock_keys.items() if key),
+        notes=notes,
+    )
 
 
-def _not_launched(one: Loaded) -> KernelError:
+def _nothing(one: Loaded, past: Sequence[str]) -> KernelError:
+    """Why there is nothing to tune, where *past* were launched without their autotuners."""
+    name = None if one.kernel is None else one.kernel.name
+    if went := [each for each in past if name in {None, each}]:
+        return KernelError(
+            f"the op launches {contract.quoted(went)} past its autotuner (`.fn[grid]`), in a "
+            "config of its own",
+            where=load.reference(one.problem),
+            hint="what never asks an autotuner can be neither tuned nor served",
+        )
+    if name is None:
+        return load.no_kernel(one.problem)
     return KernelError(
-        f"the op launches no `{one.kernel.name}`, on any problem",
-        where=load.describe(one).problem,
+        f"the op launches no `{name}`, on any problem",
+        where=load.reference(one.problem),
         hint="leave `kernel:` out to tune every autotuned kernel that it does launch",
     )

@@ -55,6 +55,9 @@ def install(lockfile: str | Path | None = None) -> None:
     if not switches.off():
         _say_damaged(where)
         _wait(where)
+        adopt: Any = sys.modules.get("tritune.adopt")
+        if adopt is not None and adopt.is_routing():
+            adopt.tell_late()
 
 
 def _say_damaged(path: Path) -> None:

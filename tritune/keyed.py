@@ -8,11 +8,19 @@ is between them important: then the first one decides.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 from tritune.grouping import Group
-from tritune.model import Config, KernelInfo, Problem, Sweep
+from tritune.model import (
+    Candidate,
+    Config,
+    KernelInfo,
+    Problem,
+    Reason,
+    Rejected,
+    Sweep,
+)
 
 
 def of_kernel(sweep: Sweep, info: KernelInfo) -> tuple[Sweep, tuple[str, ...]]:
@@ -29,6 +37,34 @@ def of_kernel(sweep: Sweep, info: KernelInfo) -> tuple[Sweep, tuple[str, ...]]:
         problem.under(key) if problem in several else problem for key, problem in firsts.items()
     )
     return replace(own, problems=problems, smoke=smoke), tuple(notes)
+
+
+def foreseen(
+    info: KernelInfo, candidates: Sequence[Candidate], spared: Collection[Config]
+) -> tuple[tuple[Candidate, ...], tuple[Rejected, ...]]:
+    """The candidates that its author's perf_model leaves, and those that it does not.
+
+    Left are the *spared* ones too, which the others are compared with, and what its author does
+    not list: there it was never meant to be asked.
+    """
+    own, limits = {*info.configs} - {*spared}, dict(_limits(info))
+    out = [
+        Rejected(
+            candidate=one,
+            reason=Reason.FORESEEN,
+            detail=f"not of the {len(limits[one.problem])} that it foresees to be fastest",
+        )
+        for one in candidates
+        if one.config in own and one.config not in limits.get(one.problem, own)
+    ]
+    gone = {one.candidate for one in out}
+    return tuple(one for one in candidates if one not in gone), tuple(out)
+
+
+def _limits(info: KernelInfo) -> Iterator[tuple[Problem, frozenset[Config]]]:
+    several = {problem for problem, under in info.keys if len(under) > 1}
+    for problem, key, left in info.foreseen:
+        yield (problem.under(key) if problem in several else problem), frozenset(left)
 
 
 def default(info: KernelInfo, groups: Sequence[Group]) -> Config:

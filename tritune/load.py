@@ -84,7 +84,7 @@ def describe(loaded: Loaded) -> KernelInfo:
         key=tuple(kernel.key_names),
         near=kernel.near,
         lockfile=str(kernel.lockfile),
-        problem=_reference(loaded.problem, code.co_filename),
+        problem=reference(loaded.problem),
         problem_line=code.co_firstlineno,
         problem_params=parameters(loaded.problem),
         source=source_digest(kernel),
@@ -113,7 +113,9 @@ def own_configs(kernel: Any) -> tuple[Config, ...]:
     return tuple(dict.fromkeys(Config.of(values) for values in own))
 
 
-def _reference(function: Callable[..., Any], file: str) -> str:
+def reference(function: Callable[..., Any]) -> str:
+    """`file:function` of a problem function."""
+    file = inspect.unwrap(function).__code__.co_filename
     where = file if Path(file).is_file() else function.__module__
     return f"{where}:{function.__qualname__}"
 

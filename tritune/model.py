@@ -8,6 +8,7 @@ and the journal come free. Knows nothing of files, torch, triton or the terminal
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -254,6 +255,10 @@ class KernelInfo:
     """Nobody decorated it: it was found under `triton.autotune` inside the op."""
     keys: tuple[tuple[Problem, tuple[str, ...]], ...] = ()
     """What the op of each problem launches it under, where it is foreign."""
+    foreseen: tuple[tuple[Problem, str, tuple[Config, ...]], ...] = ()
+    """A problem, a key, and the configs that its author's perf_model leaves there."""
+    stock_keys: tuple[tuple[Problem, str, str], ...] = ()
+    """A problem, a key, and the coarser one that its own autotuner would cache a winner under."""
     notes: tuple[str, ...] = ()
     """What a reader should know of it, a line each."""
 
@@ -273,6 +278,7 @@ class Reason(Enum):
     ILLEGAL = "illegal value"
     LAUNCHES = "the op cannot be launched"
     PRUNED = "its own prune function leaves it out"
+    FORESEEN = "its own perf_model leaves it out"
     COMPILE = "does not compile"
     CRASH = "the compiler crashed"
     TIMEOUT = "compile time-out"
@@ -534,6 +540,27 @@ class Missed:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class SharedKey:
+    """Problems that a kernel's own autotuner takes for one, as it caches one winner for all."""
+
+    key: str
+    """What it would cache that winner under."""
+    problems: tuple[Problem, ...]
+    """Those that have a winner of their own here."""
+    losses: tuple[float, ...]
+    """How much slower each would be, relative, if all ran `config`; empty where there is none."""
+    config: Config | None
+    """The one that loses least over all of them; None where none runs on all."""
+    untimed: tuple[Problem, ...] = ()
+    """Problems that are one with another of them here too, and run what is tuned on that."""
+
+    @property
+    def loss(self) -> float:
+        """Of all of them, the geometric mean: what winners of their own save."""
+        return math.expm1(statistics.fmean(map(math.log1p, self.losses or (0.0,))))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Report:
     """Everything a sweep of one kernel has to say; views turn it into text."""
 
@@ -546,6 +573,8 @@ class Report:
     winners: tuple[Winner, ...]
     unsolved: tuple[Problem, ...] = ()
     """Problems of which every config was rejected."""
+    shared: tuple[SharedKey, ...] = ()
+    """What winners for each problem gain over what a kernel's own autotuner would cache."""
     missed: tuple[Missed, ...] = ()
     """What a log of misses named, where the problems are those of one."""
     lockfile: str = ""

@@ -115,7 +115,9 @@ def _every(files: tuple[Path, ...], output: Path | None, *, as_json: bool, **giv
     start_server(packages=imports_packages(paths))
     for path in paths:
         with progress.observing() as observer:
-            reports += pipeline.compile_only(path, options, observer, output=output)
+            found = pipeline.compile_only(path, options, observer, output=output)
+        shared.warn([(report.kernel, report.warnings) for report in found])
+        reports += found
     if as_json:
         click.echo(binaries.reports_json(reports))
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -35,3 +36,13 @@ compile_limit = click.option(
     help="Seconds one config may compile for, if not learnt from the others.",
 )
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+
+
+def warn(said: Sequence[tuple[str, Sequence[str]]]) -> None:
+    """The warnings of each kernel, each once; whose they are, where there are several."""
+    for warning in dict.fromkeys(
+        f"{kernel.rpartition(':')[2]}: {text}" if len(said) > 1 else text
+        for kernel, warnings in said
+        for text in warnings
+    ):
+        click.echo(f"warning: {warning}", err=True)

@@ -132,8 +132,7 @@ def _sweep(path: Path, options: SweepOptions, faults: list[TrituneError]) -> tup
     except TrituneError as fault:
         faults.append(fault)
         return ()
-    for warning in dict.fromkeys(text for report in reports for text in report.warnings):
-        click.echo(f"warning: {warning}", err=True)
+    shared.warn([(report.kernel.name, report.warnings) for report in reports])
     return reports
 
 

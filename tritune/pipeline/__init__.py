@@ -84,11 +84,11 @@ def run(path: Path, options: SweepOptions, observer: Observer) -> tuple[Report, 
 def _sweep(job: Job, pool: Pool) -> Report:
     dry = job.options.dry_run
     toolchain.check(job.target, launches=job.setting.index is not None)
-    candidates, illegal = prepare.plan(job)
+    locked = conclude.incumbents(job)
+    candidates, illegal = prepare.plan(job, locked)
     job.observer.say(f"{job.info.name.rpartition(':')[2]}: {job.setting.source}")
     if job.options.compiled is not None and not dry:
         adopt(job, job.options.compiled)
-    locked = conclude.incumbents(job)
     if job.setting.identity is not None and not dry:
         lock.refuse_unwritable(job.lockfile)
     wrong = smoke.interpret(job) if job.setting.index is None and not dry else ()

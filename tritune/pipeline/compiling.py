@@ -44,6 +44,7 @@ class CompileReport:
     unsolved: tuple[Problem, ...]
     """Problems of which nothing compiles and fits."""
     output: str = ""
+    warnings: tuple[str, ...] = ()
     wall_s: float = 0.0
 
 
@@ -163,6 +164,7 @@ def _report(
         rejected=rejected,
         unsolved=tuple(problem for problem in job.sweep.problems if problem in empty),
         output="" if output is None else str(output),
+        warnings=tuple(job.warnings),
         wall_s=time.monotonic() - job.started,
     )
 

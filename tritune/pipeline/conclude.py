@@ -6,7 +6,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 
-from tritune import choose, devicelabels, lock
+from tritune import choose, devicelabels, lock, sharing
 from tritune.compile import Found
 from tritune.device import targets
 from tritune.journal import Journal
@@ -20,6 +20,7 @@ from tritune.model import (
     Problem,
     Rejected,
     Report,
+    SharedKey,
     Winner,
 )
 from tritune.pipeline.job import Job
@@ -155,6 +156,7 @@ def report(
         outcomes=tuple(outcomes),
         winners=tuple(chosen),
         unsolved=() if not_locked else tuple(p for p in job.sweep.problems if p in asked - settled),
+        shared=_shared(job, outcomes, chosen),
         missed=job.missed,
         lockfile=str(job.lockfile),
         locked=bool(chosen) and not not_locked,
@@ -168,3 +170,16 @@ def report(
         wall_s=time.monotonic() - job.started,
         gpu_s=gpu_s,
     )
+
+
+def _shared(
+    job: Job, outcomes: Sequence[Outcome], chosen: Sequence[Winner]
+) -> tuple[SharedKey, ...]:
+    """What the winners gain over what the kernel's own autotuner would have cached."""
+    losses = {
+        winner.problem: choose.losses(
+            [one for one in outcomes if one.candidate.problem == winner.problem], winner.config
+        )
+        for winner in chosen
+    }
+    return sharing.shared(job.info, losses)

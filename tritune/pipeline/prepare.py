@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tritune import compile as compiling
-from tritune import grouping, space
+from tritune import grouping, keyed, space
 from tritune import plan as planning
 from tritune.device.probe import toolchain_fault
 from tritune.errors import KernelError, SpecError
@@ -39,8 +39,14 @@ START_S = 8.0
 estimate before a sweep: about what our own sweeps took on an H200 with 16 cores."""
 
 
-def plan(job: Job) -> tuple[tuple[Candidate, ...], tuple[Rejected, ...]]:
-    """Every candidate that the constraints admit; numbers that no launch can use are out."""
+def plan(
+    job: Job, locked: Mapping[str, Entry] | None = None
+) -> tuple[tuple[Candidate, ...], tuple[Rejected, ...]]:
+    """Every candidate that the constraints admit; numbers that no launch can use are out.
+
+    Of somebody else's list out is also what its author's perf_model leaves out, unless it is
+    *locked*, by key.
+    """
     configs = tuple(space.configs(job.sweep, job.target, job.info))
     _refuse_empty(job, configs)
     planned = planning.plan(
@@ -53,7 +59,11 @@ def plan(job: Job) -> tuple[tuple[Candidate, ...], tuple[Rejected, ...]]:
             space.admitted(job.sweep, job.target, config, problem) is None
         ),
     )
-    return planned.candidates, planned.rejected
+    if any((job.sweep.space, *(one.space for one in space.sections(job.sweep, job.target)))):
+        return planned.candidates, planned.rejected  # whoever writes a space means all of it
+    spared = {job.info.default, *(entry.config for entry in (locked or {}).values())}
+    left, out = keyed.foreseen(job.info, planned.candidates, spared)
+    return left, (*planned.rejected, *out)
 
 
 def _refuse_empty(job: Job, configs: Sequence[Config]) -> None:

@@ -19,6 +19,7 @@ from tritune.views.columns import Column, config_columns, problem_lines
 from tritune.views.misses import missed_text
 from tritune.views.nextsteps import next_text, shown_path
 from tritune.views.page import PLAIN_WIDTH, line, page, table, table_width
+from tritune.views.shares import shared_text
 from tritune.views.units import (
     NONE,
     format_percent,
@@ -49,6 +50,7 @@ def summary(report: Report, *, width: int = PLAIN_WIDTH) -> Group:
         _counts(report),
         _misfits(report),
         *(_unsolved(report, problem) for problem in report.unsolved),
+        shared_text(report),
         missed_text(report),
         _locked(report),
     )

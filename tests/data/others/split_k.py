@@ -7,7 +7,11 @@ import tritune
 
 
 def split_k_problem(M, N, K, group):
-    """Its split-K kernel, which adds to its output by atomics."""
+    """Its split-K kernel, which adds to its output by atomics.
+
+    It reads scales unmasked, so its split blocks have to divide K: with a group of 64 its prune
+    function makes blocks of at most 64, split by at most 8.
+    """
     x = torch.randn(M, K, dtype=torch.float16) / K**0.5
     weight = torch.randint(0, 16, (N, K), dtype=torch.uint8)
     scales = (torch.rand(N * K // group, 1) + 0.5).half()
