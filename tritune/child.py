@@ -29,6 +29,7 @@ from typing import Any, Generic, NoReturn, TypeAlias, TypeVar
 from tritune import blame
 from tritune.errors import EnvironmentFaultError, TrituneError
 
+_WARM = ["tritune.device.warm"]  # what the server imports
 T = TypeVar("T")
 Function: TypeAlias = Callable[..., T]
 
@@ -137,10 +138,14 @@ class Child:
         return self._process.is_alive()
 
 
-def start_server() -> None:
-    """Have the server import what children need, while the caller still reads its input."""
-    # Torch's compiler, where a package imports it, would start a pool of its own in every worker.
+def start_server(*, packages: bool = False) -> None:
+    """Have the server import what children need, while the caller still reads its input.
+
+    With *packages* also what packages of kernels make torch import.
+    """
+    # Torch's compiler would start a pool of its own in every worker.
     os.environ.setdefault("TORCH_WARM_POOL", "0")
+    _WARM.extend(["tritune.device.warmer"] if packages else [])
     _context(os.environ)
     with _deaf_to_interrupts(), _mute():
         forkserver.ensure_running()
@@ -187,7 +192,7 @@ def _context(env: Mapping[str, str]) -> Any:
     if env.get(name) != os.environ.get(name):
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tritune.device.warm"])
+    context.set_forkserver_preload(_WARM)
     return context
 
 

@@ -103,6 +103,7 @@ def _locked(files: tuple[Path, ...], *, as_json: bool, **given: Any) -> int:
 
 def _every(files: tuple[Path, ...], output: Path | None, *, as_json: bool, **given: Any) -> int:
     from tritune import pipeline
+    from tritune.ahead import imports_packages
     from tritune.child import start_server
     from tritune.cli.project import sweep_files
     from tritune.views import binaries, page, progress
@@ -111,7 +112,7 @@ def _every(files: tuple[Path, ...], output: Path | None, *, as_json: bool, **giv
     paths, options = sweep_files(files), pipeline.SweepOptions(**given)
     for path in paths:
         pipeline.refuse_wrong(path, options, output)
-    start_server()
+    start_server(packages=imports_packages(paths))
     for path in paths:
         with progress.observing() as observer:
             found = pipeline.compile_only(path, options, observer, output=output)

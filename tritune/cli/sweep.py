@@ -81,11 +81,12 @@ def sweep(files: tuple[Path, ...], *, as_json: bool, **given: Any) -> int:
     FILE is a sweep file; with none, those that pyproject.toml names under [tool.tritune] are
     swept. Interrupted, the same command goes on where it was.
     """
+    from tritune.ahead import imports_packages
     from tritune.child import start_server
     from tritune.cli.project import sweep_files
 
     paths = sweep_files(files)
-    start_server()
+    start_server(packages=imports_packages(paths))
     from tritune.pipeline import SweepOptions
 
     if given["stale"] and given["shapes_from"]:

@@ -158,9 +158,10 @@ def _share_outputs(bench: Bench, one: Captured) -> None:
 
 
 def _alike(a: Any, b: Any) -> bool:
-    return bool(
-        getattr(a, "shape", None) == b.shape and a.dtype == b.dtype and a.stride() == b.stride()
-    )
+    """Whether it is such a tensor; a descriptor, which has a shape too, keeps its own."""
+    if not hasattr(a, "data_ptr"):
+        return False
+    return bool(a.shape == b.shape and a.dtype == b.dtype and a.stride() == b.stride())
 
 
 def _time(bench: Bench, prepared: Prepared) -> tuple[Any, Any]:
