@@ -394,3 +394,18 @@ def test_what_changes_no_locked_config_is_confirmed_once() -> None:
 
     assert (chosen(nothing_locked[0]), *nothing_locked[1:]) == (config(BLOCK=65), ["confirm"], 1)
     assert (chosen(stays[0]), *stays[1:]) == (config(BLOCK=64), ["confirm"], 1)
+
+
+def test_what_was_locked_since_a_confirmation_goes_only_after_a_third_process_too() -> None:
+    nothing_locked, _, _ = confirmed_in(LEADS)
+    asked, _, _ = confirmed_in(LEADS, LEADS, incumbent=config(BLOCK=64))
+
+    def stage(before: Case, incumbent: Config) -> str:
+        known = {one.candidate.config: one for one in before.outcomes}
+        return resumed(
+            before.compiled, known, done="confirm", default=config(BLOCK=64), incumbent=incumbent
+        ).done
+
+    assert stage(nothing_locked, config(BLOCK=64)) == "finals"
+    assert stage(nothing_locked, config(BLOCK=65)) == "confirm"
+    assert stage(asked, config(BLOCK=64)) == "confirm"
