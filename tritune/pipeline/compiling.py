@@ -140,9 +140,7 @@ def _write(job: Job, pool: Pool, output: Path) -> None:
                 job.places.binaries,
             )
         except OSError as error:
-            raise EnvironmentFaultError(
-                f"cannot be written: {error.strerror or error}", where=str(output)
-            ) from error
+            raise places.unwritable(output, error) from error
         said.append(f"{count:,} binaries are in {near(output.absolute())}")
 
 
