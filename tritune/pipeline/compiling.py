@@ -56,7 +56,6 @@ def compile_only(
     Raises:
         TrituneError: the file, the kernel or this machine cannot be used.
     """
-    refuse_wrong(path, options, output)
     jobs = start(path, options, observer, setting=lambda target: Setting(target=target))
     with compilers(jobs[0]) as pool:
         return tuple(_compile(job, pool, output) for job in jobs)
