@@ -96,6 +96,9 @@ def test_what_the_code_binds_is_left_to_its_import(name):
         "def __getattr__(name): return first",
         "import sys; sys.modules[__name__].hidden = first",
         "def make():\n    global hidden\n    hidden = first",
+        "match first:\n    case hidden: pass",
+        "match [first]:\n    case [*hidden]: pass",
+        "import ops\nops.__dict__['hidden'] = first",
     ],
 )
 def test_a_name_that_only_running_the_code_can_bind_is_left_to_its_import(line):

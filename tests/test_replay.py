@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -337,7 +337,9 @@ class Shifty(Device):
 
 
 def confirmed_in(
-    *processes_us: Mapping[int, float], incumbent: Config | None = None
+    *processes_us: Mapping[int, float],
+    incumbent: Config | None = None,
+    advance: Callable[[str], None] = lambda _: None,
 ) -> tuple[Case, list[str], int]:
     """A race that 65 leads by 3 %, confirmed; the stages that were written; how many processes."""
     raced = [measured(us, finals=[us] * 30, BLOCK=block) for us, block in ((10.0, 64), (9.7, 65))]
@@ -355,7 +357,7 @@ def confirmed_in(
         default=config(BLOCK=64),
         timing=TIMING,
         write=lambda _, stage: stages.append(stage),
-        advance=lambda _: None,
+        advance=advance,
     )
     rounds.confirm([case])
     return case, stages, device.process + 1
@@ -394,3 +396,26 @@ def test_what_changes_no_locked_config_is_confirmed_once() -> None:
 
     assert (chosen(nothing_locked[0]), *nothing_locked[1:]) == (config(BLOCK=65), ["confirm"], 1)
     assert (chosen(stays[0]), *stays[1:]) == (config(BLOCK=64), ["confirm"], 1)
+
+
+def test_what_was_locked_since_a_confirmation_goes_only_after_a_third_process_too() -> None:
+    nothing_locked, _, _ = confirmed_in(LEADS)
+    asked, _, _ = confirmed_in(LEADS, LEADS, incumbent=config(BLOCK=64))
+
+    def stage(before: Case, incumbent: Config) -> str:
+        known = {one.candidate.config: one for one in before.outcomes}
+        return resumed(
+            before.compiled, known, done="confirm", default=config(BLOCK=64), incumbent=incumbent
+        ).done
+
+    assert stage(nothing_locked, config(BLOCK=64)) == "finals"
+    assert stage(nothing_locked, config(BLOCK=65)) == "confirm"
+    assert stage(asked, config(BLOCK=64)) == "confirm"
+
+
+def test_progress_counts_a_problem_once_that_is_confirmed_twice() -> None:
+    said: list[str] = []
+
+    case, *_ = confirmed_in(LEADS, LEADS, incumbent=config(BLOCK=64), advance=said.append)
+
+    assert said == [f"{case.problem}: confirmed"]

@@ -91,3 +91,24 @@ def test_asking_makes_nothing(tmp_path):
     with pytest.raises(EnvironmentFaultError) as caught:
         places.refuse_unwritable(tmp_path / "a" / "b")
     assert str(caught.value) == f"{tmp_path}/a/b: cannot be written: Not a directory"
+
+
+def test_a_file_is_replaced_whole_and_keeps_its_link_and_mode(tmp_path):
+    real, link = tmp_path / "real.py", tmp_path / "link.py"
+    real.write_text("old", encoding="utf-8")
+    real.chmod(0o640)
+    link.symlink_to(real)
+
+    with real.open(encoding="utf-8") as reader:  # which has begun before
+        places.write(link, "new")
+        before = reader.read()
+
+    assert (before, real.read_text(encoding="utf-8"), link.is_symlink()) == ("old", "new", True)
+    assert real.stat().st_mode & 0o777 == 0o640
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["link.py", "real.py"]
+
+
+def test_what_is_no_file_is_written_to_as_it_stands():
+    places.write(Path("/dev/null"), "text")
+
+    assert Path("/dev/null").is_char_device()

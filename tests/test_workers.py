@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -396,3 +397,10 @@ def test_a_pool_turned_to_another_state_answers_from_that(tmp_path: Path):
 
     assert answers == {i: Done(200 + i) for i in range(4)}
     assert last <= first
+
+
+def test_what_was_raised_without_a_message_is_told_by_its_type_and_its_line():
+    silent = Raised("AssertionError", "", "", where="ops.py:3")
+
+    assert str(silent) == "AssertionError (ops.py:3)"
+    assert str(replace(silent, message="n is 0", where="")) == "AssertionError: n is 0"

@@ -138,9 +138,9 @@ class Adopted(Kernel):
         try:
             with let_through(probe):
                 left = list(probe.prune_configs({**kwargs, "grid": None, "warmup": False}))
-        except Exception as error:  # noqa: BLE001  # as below
-            why = f"{type(error).__name__}: {error}".splitlines()[0][:200]
-            self.notes[f"its perf_model fails, so it leaves out none ({why})"] = None
+        except Exception as error:  # noqa: BLE001  # somebody else's code raises anything
+            said = line_of(error)
+            self.notes[f"its perf_model fails, so it leaves out none ({said})"] = None
             return None
         if not left:
             self.notes["its perf_model with its top_k leaves no config, so it is not obeyed"] = None

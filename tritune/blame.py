@@ -11,7 +11,8 @@ import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
-_INSTALLED = ("site-packages", "dist-packages")
+_INSTALLED = frozenset({"site-packages", "dist-packages"})
+"""Folders of what somebody has installed."""
 _LIBRARIES = ("torch", "triton", "numpy")
 """Wherever they lie: a build of one's own is no less a library."""
 
@@ -35,9 +36,13 @@ def told(error: BaseException) -> str:
     return f" ({place.removeprefix(here)})" if place else ""
 
 
+def is_installed(file: str | Path) -> bool:
+    """Whether a file, or what is in a folder, is of a package that somebody else wrote."""
+    return not _INSTALLED.isdisjoint(Path(file).parts)
+
+
 def _is_library(file: str, skipped: tuple[str, ...]) -> bool:
-    is_installed = any(part in _INSTALLED for part in Path(file).parts)
-    return is_installed or file.startswith(("<", *skipped))
+    return is_installed(file) or file.startswith(("<", *skipped))
 
 
 def _folders() -> Iterator[str]:

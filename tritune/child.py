@@ -54,8 +54,12 @@ class Raised:
     """`file:line` of the user's own code that raised it, where there is such."""
 
     def __str__(self) -> str:
-        said = f"{self.type_name}: {self.message}"
-        return f"{said} ({self.where})" if self.where else said
+        return f"{self.said} ({self.where})" if self.where else self.said
+
+    @property
+    def said(self) -> str:
+        """Its type, and its message where it has one."""
+        return f"{self.type_name}: {self.message}" if self.message else self.type_name
 
 
 @dataclass(frozen=True, slots=True)

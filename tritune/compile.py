@@ -213,9 +213,8 @@ def _value(answer: Answer[T], what: str, hint: str = "") -> T:
             return value
         case Raised(error=TrituneError() as error):
             raise error
-        case Raised(type_name=kind, message=message, where=where):
-            said = f"{what} cannot be made: {kind}: {message}"
-            raise TrituneError(said, where=where, hint=hint)
+        case Raised(said=said, where=where):
+            raise TrituneError(f"{what} cannot be made: {said}", where=where, hint=hint)
         case TimedOut(seconds=seconds):
             raise TrituneError(f"{what} cannot be made within {seconds:.0f} s")
         case Died():

@@ -21,8 +21,6 @@ from tritune.model import PLAIN, RARE, Value
 _SIZE = re.compile(r"[0-9]+")
 _IN_NAME = re.compile(r"""(?:^|,)(\w+)=((?:\[[^\]]*\]|\([^)]*\)|"(?:[^"\\]|\\.)*"|[^,\[("])*)""")
 """A part of a file's name; brackets and quotes may hold commas."""
-PART = re.compile(r"""(\w+)=("(?:[^"\\]|\\.)*"|\S*)""")
-"""A part of a key."""
 _DTYPE = re.compile(r"torch\.\w+")
 _DEVICE = "device_name"
 _VERSION = "triton_version"

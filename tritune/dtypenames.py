@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import difflib
 
+from tritune.model import DTYPES
+
 PLAIN = frozenset(
     {
         *("float16", "bfloat16", "float32", "float64"),
@@ -26,18 +28,17 @@ WORDS = frozenset(
 )
 """Other names of torch's: words that an axis may well mean otherwise, and rare ones."""
 ALIASES = {
-    **dict.fromkeys(("fp16", "f16"), "float16"),
-    **dict.fromkeys(("bf16", "bfp16"), "bfloat16"),
-    **dict.fromkeys(("fp32", "f32"), "float32"),
-    **dict.fromkeys(("fp64", "f64"), "float64"),
-    **dict.fromkeys(("fp8", "fp8e4nv", "f8e4m3fn", "float8", "float8_e4m3"), "float8_e4m3fn"),
-    **dict.fromkeys(("fp8e5", "f8e5m2"), "float8_e5m2"),
-    **dict.fromkeys(("fp8e4b8", "f8e4m3fnuz"), "float8_e4m3fnuz"),
-    **dict.fromkeys(("fp8e5b16", "f8e5m2fnuz"), "float8_e5m2fnuz"),
+    **{short: name for name, short in DTYPES.items()},
+    "fp16": "float16",
+    "bfp16": "bfloat16",
+    "fp32": "float32",
+    "fp64": "float64",
+    **dict.fromkeys(("fp8", "fp8e4nv", "float8", "float8_e4m3"), "float8_e4m3fn"),
+    "fp8e5": "float8_e5m2",
+    "fp8e4b8": "float8_e4m3fnuz",
+    "fp8e5b16": "float8_e5m2fnuz",
     "f8e8m0fnu": "float8_e8m0fnu",
-    **{f"i{bits}": f"int{bits}" for bits in (8, 16, 32, 64)},
-    **{f"u{bits}": f"uint{bits}" for bits in (8, 16, 32, 64)},
-    **dict.fromkeys(("i1", "int1"), "bool"),
+    "int1": "bool",
 }
 """What Triton, a key of ours or a person calls it -> torch's name."""
 _OTHERS = ("tf32", "fp4", "fp6", "fp12", "fp24", "mxfp4", "mxfp6", "mxfp8", "nvfp4", "e4m3", "e5m2")

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 
 def line_of(error: Exception) -> str:
-    """What somebody else's code raised, in a line."""
-    return f"{type(error).__name__}: {error}".splitlines()[0][:200]
+    """What somebody else's code raised, in a line; its type alone where it says nothing."""
+    return f"{type(error).__name__}: {error}".splitlines()[0][:200].rstrip(": ")
 
 
 class TrituneError(Exception):

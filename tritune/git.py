@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tritune import places
 from tritune.errors import EnvironmentFaultError, TrituneError
 
 LOCKFILE = "tritune.lock"
@@ -58,8 +59,7 @@ def install_driver() -> tuple[Path, bool]:
         with attributes.open("a", encoding="utf-8") as file:
             file.write(f"{between}{ATTRIBUTES}\n")
     except OSError as error:
-        what = f"cannot be written: {error.strerror or error}"
-        raise EnvironmentFaultError(what, where=str(attributes)) from error
+        raise places.unwritable(attributes, error) from error
     return attributes, True
 
 

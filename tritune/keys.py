@@ -52,13 +52,13 @@ def split(key: str) -> dict[str, str]:
 def word(value: Any) -> str:
     """A plain value as a key has it."""
     if isinstance(value, str):
-        return value if _is_bare(value) else json.dumps(value)
+        return value if is_bare(value) else json.dumps(value)
     return "none" if value is None else str(value)
 
 
 def value_of(text: str) -> Value:
     """The same back: a part of a key as a problem takes it."""
-    if text in _WORDS or _is_bare(text):
+    if text in _WORDS or is_bare(text):
         return _WORDS.get(text, text)
     try:
         found = json.loads(text)
@@ -67,7 +67,8 @@ def value_of(text: str) -> Value:
     return found if isinstance(found, (int, float, str)) else text
 
 
-def _is_bare(text: str) -> bool:
+def is_bare(text: str) -> bool:
+    """Whether a key has a text without quotes."""
     return text.replace(".", "_").isidentifier()
 
 

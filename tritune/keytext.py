@@ -13,7 +13,7 @@ from tritune import dtypenames
 from tritune.axisvalues import did_you_mean
 from tritune.errors import ManyMistakesError, TableError
 from tritune.fitting import Receiver
-from tritune.keys import PART, dtype_name
+from tritune.keys import PART, dtype_name, is_bare
 
 _FLAG = "--key"
 _MARK = re.compile(r"\((unaligned|strided|dim\d+)\)")
@@ -80,7 +80,7 @@ def _no_scalar(value: str) -> tuple[str, str] | None:
         return "which no key has", f"a key has `{_WORDS[value]}`"
     if value.startswith('"'):
         return None if _is_json(value) else ("which is no text in quotes", "as JSON has it")
-    if value.startswith("(") or value.replace(".", "_").isidentifier():
+    if value.startswith("(") or is_bare(value):
         return None
     try:
         return _no_number(value)

@@ -111,7 +111,7 @@ def _facts(
                 pruned = Rejected(candidate=candidate, reason=Reason.PRUNED, detail=PRUNED)
                 found.append(pruned)
             except Exception as error:  # noqa: BLE001  # the boundary: an op may raise anything
-                detail = f"{line_of(error).rstrip(': ')}{blame.told(error)}"
+                detail = f"{line_of(error)}{blame.told(error)}"
                 rejected = Rejected(candidate=candidate, reason=Reason.LAUNCHES, detail=detail)
                 found.append(rejected)
             else:

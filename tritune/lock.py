@@ -16,6 +16,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
+from tritune import places
 from tritune.devicelabels import with_device
 from tritune.errors import EnvironmentFaultError, LockError, TrituneError
 from tritune.lockrender import render, sort_entries
@@ -187,7 +188,7 @@ def _replace(path: Path, text: str) -> None:
     try:
         if real.exists() and real.read_bytes() == text.encode():
             return
-        _write_beside(real, text)
+        places.replace(real, text)
     except OSError as error:
         raise _cannot("written", path, error) from error
 
@@ -196,31 +197,11 @@ def refuse_unwritable(path: Path | str) -> None:
     """Raise what `write` would, before hours of work; the lockfile is not touched."""
     real = Path(os.path.realpath(path))
     try:
-        beside = _beside(real)
+        beside = places.beside(real)
         beside.touch(exist_ok=False)
         beside.unlink()
     except OSError as error:
         raise _cannot("written", Path(path), error) from error
-
-
-def _beside(path: Path) -> Path:
-    if path.exists() and not os.access(path, os.W_OK):
-        raise PermissionError(errno.EACCES, "it is read-only")
-    return path.with_name(f".{path.name}.{os.getpid()}")
-
-
-def _write_beside(path: Path, text: str) -> None:
-    beside = _beside(path)
-    try:
-        with beside.open("x", encoding="utf-8", newline="\n") as file:
-            if path.exists():
-                os.fchmod(file.fileno(), path.stat().st_mode & 0o7777)
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)
 
 
 def _cannot(what: str, path: Path, error: OSError) -> TrituneError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 from dataclasses import dataclass
@@ -29,12 +30,39 @@ def write(path: Path, text: str) -> None:
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        real = Path(os.path.realpath(path))  # a link stays a link
+        if real.exists() and not real.is_file():  # a pipe, or /dev/stdout
+            real.write_text(text, encoding="utf-8")
+        else:
+            replace(real, text)
     except OSError as error:
         raise unwritable(path, error) from error
 
 
+def replace(path: Path, text: str) -> None:
+    """Write it beside and then replace it, so that nobody ever reads a part of it."""
+    other = beside(path)
+    try:
+        with other.open("x", encoding="utf-8", newline="\n") as file:
+            if path.exists():
+                os.fchmod(file.fileno(), path.stat().st_mode & 0o7777)
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        other.replace(path)
+    finally:
+        other.unlink(missing_ok=True)
+
+
+def beside(path: Path) -> Path:
+    """Where `replace` writes first; a file that its owner protects stays as it is."""
+    if path.exists() and not os.access(path, os.W_OK):
+        raise PermissionError(errno.EACCES, "it is read-only")
+    return path.with_name(f".{path.name}.{os.getpid()}")
+
+
 def unwritable(path: Path, error: OSError) -> EnvironmentFaultError:
+    """What is said of it, whatever it is."""
     what = f"cannot be written: {error.strerror or error}"
     return EnvironmentFaultError(what, where=str(path))
 
@@ -65,14 +93,13 @@ def refuse_unwritable(folder: Path) -> None:
     Raises:
         EnvironmentFaultError: it, or the folder that it would be made in, takes no file.
     """
-    there = next(one for one in (folder, *folder.absolute().parents) if one.exists())
-    probe = there / f".tritune-{os.getpid()}"
-    try:
+    try:  # asking alone may be forbidden
+        there = next(one for one in (folder, *folder.absolute().parents) if one.exists())
+        probe = there / f".tritune-{os.getpid()}"
         probe.touch(exist_ok=False)
         probe.unlink()
     except OSError as error:
-        what = f"cannot be written: {error.strerror or error}"
-        raise EnvironmentFaultError(what, where=str(folder)) from error
+        raise unwritable(folder, error) from error
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -79,7 +79,9 @@ def _bound(tree: ast.AST) -> Iterator[str]:
     """Every name that the code binds, at whatever level."""
     for node in ast.walk(tree):
         match node:
-            case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                yield node.name
+            case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
                 yield name
             case ast.Name(id=name, ctx=ast.Store()):
                 yield name
@@ -93,6 +95,8 @@ def _is_dynamic(node: ast.AST) -> bool:
         case ast.FunctionDef(name=name) | ast.Name(id=name):
             return name in _DYNAMIC
         case ast.alias(name="*") | ast.Attribute(value=ast.Name(id="sys"), attr="modules"):
+            return True
+        case ast.Attribute(attr="__dict__"):
             return True
     return False
 

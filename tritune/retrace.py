@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tritune.subject import LIBRARIES
+from tritune.blame import is_installed
 from tritune.tracelog import TracedKernel, TracedLaunch
 
 MORE = 4
@@ -82,7 +82,7 @@ def _imports(kernel: TracedKernel, launches: Sequence[TracedLaunch], folder: Pat
     hops = ".fn" * kernel.hops
     text = " ".join(one.facts for one in launches)
     home = []
-    if not LIBRARIES & set(root.parts):
+    if not is_installed(root):
         beside = Path(os.path.relpath(root, folder)).as_posix()
         home = ["import sys", "from pathlib import Path", "", "import torch"]
         path = f'sys.path.append(str(Path(__file__).parent / "{beside}"))  # of {module}'

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TypeGuard
 
-from tritune import contract
+from tritune import blame, contract
 from tritune.contract import Function
 from tritune.errors import KernelError
 from tritune.load import find, is_kernel, is_triton, load, own_configs, parameters, place
@@ -19,8 +18,6 @@ from tritune.model import FIELDS, PLAIN, USUAL, Config, Value
 from tritune.modules import import_reference
 
 TUNABLE, AUTOTUNED, JIT = "tunable", "autotuned", "jit"
-
-LIBRARIES = frozenset({"site-packages", "dist-packages"})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -59,7 +56,7 @@ class Subject:
     @property
     def is_installed(self) -> bool:
         """Whether it is of a package that somebody else wrote, whose files are left as they are."""
-        return bool(LIBRARIES & set(Path(self.file).parts))
+        return blame.is_installed(self.file)
 
     @property
     def short(self) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from tritune import choose
 from tritune.journal import CONFIRM, FINALS
 from tritune.model import Compiled, Config, Measured, Outcome, Problem, Reason, Rejected
 
@@ -50,7 +51,8 @@ def resumed(
     """A problem as the journal left it; *known* in the order that it was written.
 
     Outcomes of equal binaries stand, and so does the stage it is done with, where that was about
-    all candidates of today, the default and the incumbent among the finalists.
+    all candidates of today, the default and the incumbent among the finalists. A confirmation
+    that knew another incumbent has asked no third process about the one of today.
     """
     still = still_true(compiled, known)
     case = Case(
@@ -65,7 +67,10 @@ def resumed(
         timed = [one for one in holders if isinstance(one, Measured)]
         raced = all(one.finals_us for one in timed)
         confirmed = done == CONFIRM and all(one.confirm_us for one in timed)
-        case.done = CONFIRM if raced and confirmed else FINALS if raced else ""
+        asked = all(one.again_us for one in timed) or not choose.replaces(
+            tuple(still.values()), default=default, incumbent=incumbent
+        )
+        case.done = CONFIRM if raced and confirmed and asked else FINALS if raced else ""
     if case.done:
         case.outcomes = tuple(still[one.candidate.config] for one in compiled)
     if case.done == FINALS:  # an older confirmation was of other finals, and in another window

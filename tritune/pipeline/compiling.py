@@ -56,7 +56,6 @@ def compile_only(
     Raises:
         TrituneError: the file, the kernel or this machine cannot be used.
     """
-    refuse_wrong(path, options, output)
     jobs = start(path, options, observer, setting=lambda target: Setting(target=target))
     with compilers(jobs[0]) as pool:
         return tuple(_compile(job, pool, output) for job in jobs)
@@ -140,9 +139,7 @@ def _write(job: Job, pool: Pool, output: Path) -> None:
                 job.places.binaries,
             )
         except OSError as error:
-            raise EnvironmentFaultError(
-                f"cannot be written: {error.strerror or error}", where=str(output)
-            ) from error
+            raise places.unwritable(output, error) from error
         said.append(f"{count:,} binaries are in {near(output.absolute())}")
 
 

@@ -176,6 +176,8 @@ def _shared(
     job: Job, outcomes: Sequence[Outcome], chosen: Sequence[Winner]
 ) -> tuple[SharedKey, ...]:
     """What the winners gain over what the kernel's own autotuner would have cached."""
+    if not job.info.stock_keys:  # it has none, or none that holds; and losses take time
+        return ()
     losses = {
         winner.problem: choose.losses(
             [one for one in outcomes if one.candidate.problem == winner.problem], winner.config

@@ -114,7 +114,8 @@ class Rounds:
         self.write([*again, *lost] or outcomes[:1], CONFIRM if quiet and not doubted else "")
         case.written.update((one.candidate.config, one) for one in outcomes)
         case.outcomes, case.done = outcomes, FINALS if doubted else CONFIRM
-        self.advance(f"{case.problem}: {'once more' if doubted else 'confirmed'}")
+        if not doubted:  # each problem counts once
+            self.advance(f"{case.problem}: confirmed")
         return len(again)
 
     def _race(self, case: Case) -> tuple[Outcome, ...]:

@@ -7,14 +7,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tritune import draft, references
-from tritune import places as keeping
+from tritune import draft, places, references
 from tritune import subject as subjects
 from tritune.errors import EnvironmentFaultError, SpecError
 from tritune.pipeline.asking import ask
 from tritune.pipeline.job import near
 from tritune.pipeline.questions import device
-from tritune.places import write
 from tritune.subject import Subject
 from tritune.sweepfile import KNOWN_TARGETS
 
@@ -40,18 +38,18 @@ def start(reference: str, folder: Path, *, force: bool) -> Started:
     """
     references.refuse(reference, "Triton kernels")
     _refuse_there([folder / f"{references.short(reference)}.yaml"], force=force)
-    keeping.refuse_unwritable(folder)
+    places.refuse_unwritable(folder)
     about = ask(subjects.describe, reference)
     sweep = folder / f"{about.short}.yaml"
     problem = None if about.problem else _beside(about, folder)
-    places = draft.Places(
+    named = draft.Places(
         kernel=_from(folder, reference),
         problem=_from(folder, f"{problem.absolute()}:{about.short}_problem") if problem else "",
         sweep=near(sweep.absolute()),
     )
-    texts = {sweep: draft.sweep_text(about, places, _target())}
+    texts = {sweep: draft.sweep_text(about, named, _target())}
     if problem is not None:
-        texts[problem] = draft.problem_text(about, places)
+        texts[problem] = draft.problem_text(about, named)
     _write(texts, force=force)
     return Started(
         sweep=sweep,
@@ -97,5 +95,7 @@ def _refuse_there(paths: Iterable[Path], *, force: bool) -> None:
 
 def _write(texts: dict[Path, str], *, force: bool) -> None:
     _refuse_there(texts, force=force)
+    for path in texts:  # all of them or none: half of a start would be in the way of the next
+        places.refuse_unwritable(path.parent)
     for path, text in texts.items():
-        write(path, text)
+        places.write(path, text)
