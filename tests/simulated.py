@@ -308,7 +308,7 @@ def _least_lead(outcomes: Sequence[Outcome], slower: Config, faster: Config) -> 
     series = [
         (a.finals_us, b.finals_us),
         (a.confirm_us, b.confirm_us),
-        (a.again_us, b.again_us),
+        (a.doubted_us, b.doubted_us),
     ]
     leads = [
         statistics.median(x / y for x, y in zip(one, other, strict=False)) - 1

@@ -12,7 +12,7 @@ import pytest
 from fakes import H200, KERNEL, PROBLEM, compiled, config
 from tritune import bundle, fulltext, grouping
 from tritune import compile as compiling
-from tritune.child import Died, Raised, TimedOut
+from tritune.answer import Died, Raised, TimedOut
 from tritune.device.resources import LOAD_WORK, compile_work
 from tritune.errors import SpecError
 from tritune.limit import Limit

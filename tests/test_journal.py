@@ -64,7 +64,7 @@ EVERYTHING = Measured(
     error=0.000412,
     bits="9c1e04d2",
     confirm_us=(19.2, 19.21),
-    again_us=(19.3, 19.31),
+    doubted_us=(19.3, 19.31),
     floor=0.00123,
 )
 

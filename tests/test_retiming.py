@@ -264,12 +264,14 @@ def test_a_loss_counts_if_it_is_surely_more_than_what_is_allowed(excess, noise, 
 
 def test_a_loss_that_one_process_shows_alone_is_none():
     winner, rival = (
-        replace(measured(us, finals=[us] * 30, BLOCK=block), confirm_us=(us,) * 15, again_us=again)
+        replace(
+            measured(us, finals=[us] * 30, BLOCK=block), confirm_us=(us,) * 15, doubted_us=again
+        )
         for us, block, again in ((11.0, 64, (10.0,) * 15), (10.0, 128, (10.0,) * 15))
     )
 
     assert retiming._lag(winner, rival).excess == pytest.approx(0.0)
-    assert retiming._lag(replace(winner, again_us=()), rival).excess == pytest.approx(0.1)
+    assert retiming._lag(replace(winner, doubted_us=()), rival).excess == pytest.approx(0.1)
 
 
 def test_the_runner_up_is_the_fastest_other_binary_by_the_samples_that_tell_most():

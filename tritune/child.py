@@ -17,80 +17,23 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from io import TextIOWrapper
 from multiprocessing import forkserver
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from multiprocessing.util import Finalize
 from pathlib import Path
-from typing import Any, Generic, NoReturn, TypeAlias, TypeVar
+from typing import Any, NoReturn, TypeAlias, TypeVar
 
 from tritune import blame
+from tritune.answer import Done, Raised
 from tritune.errors import EnvironmentFaultError, TrituneError
 
 _WARM = ["tritune.device.warm"]  # what the server imports
 T = TypeVar("T")
 Function: TypeAlias = Callable[..., T]
-
-
-@dataclass(frozen=True, slots=True)
-class Done(Generic[T]):
-    """What the function returned."""
-
-    value: T
-
-
-@dataclass(frozen=True, slots=True)
-class Raised:
-    """The exception that left the function; `error` is the thing itself where it is ours."""
-
-    type_name: str
-    message: str
-    traceback: str
-    error: TrituneError | None = None
-    output: str = ""
-    where: str = ""
-    """`file:line` of the user's own code that raised it, where there is such."""
-
-    def __str__(self) -> str:
-        return f"{self.said} ({self.where})" if self.where else self.said
-
-    @property
-    def said(self) -> str:
-        """Its type, and its message where it has one."""
-        return f"{self.type_name}: {self.message}" if self.message else self.type_name
-
-
-@dataclass(frozen=True, slots=True)
-class Died:
-    """The process ended before it answered: by a signal, or with an exit code."""
-
-    signal: int | None
-    exit_code: int | None
-    output: str = ""
-
-    def __str__(self) -> str:
-        if self.signal is None:
-            return f"exited with code {self.exit_code}"
-        return f"killed by signal {self.signal} ({signal.Signals(self.signal).name})"
-
-
-@dataclass(frozen=True, slots=True)
-class TimedOut:
-    """It was killed at its time limit."""
-
-    seconds: float
-    output: str = ""
-
-    def __str__(self) -> str:
-        return f"no answer after {self.seconds:g} s"
-
-
 _OWN: Mapping[str, str | None] = {"TRITUNE_MISS": None, "TRITUNE_LOG": None}
 """What a sweep launches itself, to find out what to lock, is nobody's miss."""
-
-Answer: TypeAlias = Done[T] | Raised | Died | TimedOut
 
 
 class Child:

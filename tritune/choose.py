@@ -152,8 +152,8 @@ def _windows(one: Measured, other: Measured) -> list[Comparison]:
     found = [_compare_finals(one, other)]
     if one.confirm_us and other.confirm_us:
         found.append(_compare(one, other))
-    if one.again_us and other.again_us:
-        found.append(compare(one.again_us, other.again_us, max(one.floor, other.floor)))
+    if one.doubted_us and other.doubted_us:
+        found.append(compare(one.doubted_us, other.doubted_us, max(one.floor, other.floor)))
     return found
 
 

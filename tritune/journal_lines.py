@@ -30,7 +30,7 @@ def encode(outcome: Outcome) -> dict[str, Any]:
             "error": outcome.error,
             "bits": outcome.bits,
             "confirm": outcome.confirm_us,
-            "again": outcome.again_us,
+            "doubted": outcome.doubted_us,
             "floor": round(outcome.floor, 5),
         }
     always = ("problem", "config", "key", "binary", "ir", "us")
@@ -63,6 +63,6 @@ def decode(kernel: str, fields: dict[str, Any]) -> Outcome:
         error=fields.get("error", 0.0),
         bits=fields.get("bits", ""),
         confirm_us=tuple(fields.get("confirm", ())),
-        again_us=tuple(fields.get("again", ())),
+        doubted_us=tuple(fields.get("doubted", ())),
         floor=fields.get("floor", 0.0),
     )

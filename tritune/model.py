@@ -380,8 +380,8 @@ class Measured:
     bits: str = ""
     confirm_us: tuple[float, ...] = ()
     """Samples of the confirmation, in a fresh process, in rounds as those of the finals."""
-    again_us: tuple[float, ...] = ()
-    """And in one more, where a locked config is about to lose its place."""
+    doubted_us: tuple[float, ...] = ()
+    """Those of a first confirmation, by which a locked config would have lost its place."""
     floor: float = 0.0
     """How far one binary was from itself under another name in the same finals, relative."""
 

@@ -77,7 +77,9 @@ class Screened:
 def _screened_only(compiled: Compiled, outcome: Outcome) -> Outcome:
     if isinstance(outcome, Rejected):
         return outcome
-    return replace(outcome, compiled=compiled, finals_us=(), confirm_us=(), again_us=(), floor=0.0)
+    return replace(
+        outcome, compiled=compiled, finals_us=(), confirm_us=(), doubted_us=(), floor=0.0
+    )
 
 
 def _fastest_us(measured: Measured) -> float:

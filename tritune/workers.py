@@ -19,7 +19,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Self, TypeAlias, TypeVar
 
-from tritune.child import Answer, Child, Died, Done, Function, Raised, TimedOut
+from tritune.answer import Answer, Died, Done, Raised, TimedOut
+from tritune.child import Child, Function
 
 __all__ = ["Answer", "Died", "Done", "Pool", "Raised", "TimedOut", "Worker"]
 

@@ -64,7 +64,7 @@ class Swept:
         a, b = (_of(self.outcomes[at.kernel, at.key], config) for config in (slower, faster))
         if a is None or b is None:
             return []
-        kinds = ("finals_us", "confirm_us", "again_us")
+        kinds = ("finals_us", "confirm_us", "doubted_us")
         series = [(getattr(a, kind), getattr(b, kind)) for kind in kinds]
         return [paired.compare(x, y).excess for x, y in series if x and y]
 

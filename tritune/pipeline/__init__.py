@@ -78,10 +78,13 @@ def run(path: Path, options: SweepOptions, observer: Observer) -> tuple[Report, 
         jobs = due(jobs)
     nothing = missed.nothing_missed if options.shapes_from else nothing_due
     with compilers(jobs[0]) as pool:
-        return tuple(_sweep(job, pool) if job.sweep.problems else nothing(job) for job in jobs)
+        return tuple(
+            _sweep(job, pool, last=job is jobs[-1]) if job.sweep.problems else nothing(job)
+            for job in jobs
+        )
 
 
-def _sweep(job: Job, pool: Pool) -> Report:
+def _sweep(job: Job, pool: Pool, *, last: bool) -> Report:
     dry = job.options.dry_run
     toolchain.check(job.target, launches=job.setting.index is not None)
     locked = conclude.incumbents(job)
@@ -107,6 +110,8 @@ def _sweep(job: Job, pool: Pool) -> Report:
 
     with overlap.on_gpu(job, locked) as screening:
         compiled, more = overlap.compile_all(job, pool, groups, found, screening, lead=lead)
+    if last:  # nothing holds memory while finals run
+        pool.close()
     out = (*illegal, *wrong, *found.rejected, *failed, *more)
     report = _conclude(job, found, compiled, out, screening)
     unsolved = dict.fromkeys((*report.unsolved, *smoke.all_wrong(job, wrong)))

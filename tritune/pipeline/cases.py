@@ -67,7 +67,7 @@ def resumed(
         timed = [one for one in holders if isinstance(one, Measured)]
         raced = all(one.finals_us for one in timed)
         confirmed = done == CONFIRM and all(one.confirm_us for one in timed)
-        asked = all(one.again_us for one in timed) or not choose.replaces(
+        asked = all(one.doubted_us for one in timed) or not choose.replaces(
             tuple(still.values()), default=default, incumbent=incumbent
         )
         case.done = CONFIRM if raced and confirmed and asked else FINALS if raced else ""
@@ -110,7 +110,7 @@ def still_true(
 def _unconfirmed(outcome: Outcome) -> Outcome:
     if isinstance(outcome, Rejected):
         return outcome
-    return replace(outcome, confirm_us=(), again_us=())
+    return replace(outcome, confirm_us=(), doubted_us=())
 
 
 def _holds(compiled: Compiled, case: Case, default: Config) -> bool:

@@ -257,7 +257,7 @@ def _all(outcome: Outcome) -> tuple[Config, ...]:
 def _lag(winner: Measured, rival: Measured) -> paired.Comparison:
     """What the process says in which the winner loses least: where it loses, two were asked."""
     floor = max(winner.floor, rival.floor)
-    asked = [(winner.confirm_us, rival.confirm_us), (winner.again_us, rival.again_us)]
+    asked = [(winner.confirm_us, rival.confirm_us), (winner.doubted_us, rival.doubted_us)]
     both = [(one, other) for one, other in asked if one and other]
     if not both:
         both = [(winner.finals_us or winner.samples_us, rival.finals_us or rival.samples_us)]

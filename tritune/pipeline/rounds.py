@@ -222,7 +222,7 @@ def _doubted(outcome: Outcome, off: float) -> Outcome:
 
 
 def _once_more(before: Measured, now: Outcome) -> Outcome:
-    """A second confirmation beside the first, whose figures stay."""
+    """A second confirmation beside the first: that has chosen whom to doubt, so it is no figure."""
     if isinstance(now, Rejected):
         return now
-    return replace(now, confirm_us=before.confirm_us, again_us=now.confirm_us)
+    return replace(now, doubted_us=before.confirm_us)
