@@ -250,6 +250,22 @@ def test_what_raises_for_every_config_is_one_error_with_its_line(project, old, n
     assert str(caught.value) == f"{project.folder}/ops.py:{line_of(project, '{}[n]')}: {said}"
 
 
+def test_a_package_that_raises_in_a_reference_is_an_error_too(project):
+    (project.folder / "site-packages").mkdir()
+    project.write("site-packages/theirs.py", "def twice(x):\n    return x.gone()\n")
+    at = f"import sys\nsys.path.append({str(project.folder / 'site-packages')!r})\nimport theirs\n"
+    project.edit("ops.py", "\nimport torch\n", f"\n{at}import torch\n")
+    project.edit("ops.py", "scale(x))", "scale(x), reference=lambda: theirs.twice(x))")
+
+    with pytest.raises(TrituneError) as caught:
+        swept(project)
+
+    assert str(caught.value) == (
+        f"{project.folder}/ops.py:{line_of(project, 'theirs.twice')}: the reference raises on the "
+        "smoke problem n=100 dtype=float32: AttributeError: 'Tensor' object has no attribute 'gone'"
+    )
+
+
 def test_a_reference_of_another_shape_is_told_with_its_place_and_what_to_return(project):
     project.edit("ops.py", "lambda: scale(x))", "lambda: scale(x), reference=lambda: x[:5])")
 

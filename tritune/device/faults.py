@@ -19,7 +19,7 @@ from tritune.device.lowering import brief
 INTERPRETER = "triton/runtime/interpreter.py"
 LACKS = re.compile(r"InterpreterBuilder|`?_semantic`? argument|cannot be interpreted as an integer")
 """What Python says where the interpreter lacks a function, or a range that counts in tensors."""
-NO_GPU = re.compile(r"NVIDIA|CUDA|HIP|active drivers|\bGPU", re.IGNORECASE)
+NO_GPU = re.compile(r"NVIDIA|CUDA|\bHIP\b|active drivers|\bGPU", re.IGNORECASE)
 
 
 class NotInterpretedError(Exception):
@@ -56,14 +56,17 @@ def told(error: BaseException) -> str:
     return f"{said}{blame.told(first) or blame.told(error)}"
 
 
-def why_unverified(error: BaseException) -> str:
-    """What keeps an op from being verified here; empty where it is wrong itself."""
+def why_unverified(error: BaseException, *, packages: bool = True) -> str:
+    """What keeps an op from being verified here; empty where it is wrong itself.
+
+    With *packages* also whatever the host code of an installed package raises.
+    """
     first = root(error)
     files = [frame.filename for frame in traceback.extract_tb(first.__traceback__)]
     launches = [at for at, file in enumerate(files) if file.endswith(INTERPRETER)]
     if launches and not _is_of_the_body(first, files[launches[0] :]):
         return f"Triton's interpreter fails: {told(error)}"
-    if not launches and not _is_of_the_host(first, files):
+    if not launches and not _is_of_the_host(first, files, packages=packages):
         return f"the code around the kernel fails: {told(error)}"
     return ""
 
@@ -77,9 +80,9 @@ def _is_of_the_body(error: BaseException, files: list[str]) -> bool:
     return not inside and not all(map(blame.is_library, files))
 
 
-def _is_of_the_host(error: BaseException, files: list[str]) -> bool:
+def _is_of_the_host(error: BaseException, files: list[str], *, packages: bool) -> bool:
     """Whether the user's own code raised, for any other reason than that no GPU is there."""
     written = [file for file in files if not blame.is_library(file)]
-    in_package = bool(written) and blame.is_installed(written[-1])
+    in_package = packages and bool(written) and blame.is_installed(written[-1])
     asked = bool(files) and "cuda" in Path(files[-1]).parts
     return not (in_package or asked or NO_GPU.search(str(error)))

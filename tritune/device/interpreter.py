@@ -88,7 +88,7 @@ def _references(loaded: Loaded, problem: Problem, made: Any) -> tuple[Any, ...]:
     reference = made.reference
     if reference is not None:
         said = f"the reference raises on the smoke problem {problem}"
-        return verify.tensors(_told_once(said, reference))
+        return verify.tensors(_told_once(said, reference, packages=False))
     made_again = _made(loaded, problem)
     returned = intercept.as_it_comes(made_again.run)
     return tuple(out.clone() for out in verify.tensors(returned))
@@ -96,16 +96,19 @@ def _references(loaded: Loaded, problem: Problem, made: Any) -> tuple[Any, ...]:
 
 def _made(loaded: Loaded, problem: Problem) -> Any:
     said = f"the problem function raises on the smoke problem {problem}"
-    return _told_once(said, lambda: launches.make(loaded, problem, "cpu"))
+    return _told_once(said, lambda: launches.make(loaded, problem, "cpu"), packages=True)
 
 
-def _told_once(said: str, call: Callable[[], T]) -> T:
-    """What a call returns that knows of no config: where it raises, it does for every one."""
+def _told_once(said: str, call: Callable[[], T], *, packages: bool) -> T:
+    """What a call returns that knows of no config: where it raises, it does for every one.
+
+    No lowering runs a reference, so what a package raises in one would not be told again.
+    """
     try:
         return call()
     except TrituneError:
         raise
     except Exception as error:
-        if why := faults.why_unverified(error):
+        if why := faults.why_unverified(error, packages=packages):
             raise UnverifiableError(why) from error
         raise KernelError(f"{said}: {line_of(error)}", where=blame.line(error)) from error
