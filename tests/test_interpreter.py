@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,12 +13,12 @@ from rich.console import Console
 from fakes import candidate
 from projects import Project
 from test_blame import line_of
-from test_measure_sweep import Silent
+from test_measure_sweep import Silent, job
 from tritune import pipeline
 from tritune.answer import Died, TimedOut
 from tritune.errors import TrituneError
 from tritune.model import Problem, Reason, Report
-from tritune.pipeline import smoke
+from tritune.pipeline import smoke, twice
 from tritune.pipeline.job import SweepOptions
 from tritune.views import terminal
 
@@ -300,3 +302,33 @@ def test_what_failed_in_the_interpreter_is_told_with_a_mistake_that_ends_the_swe
         f"{project.folder}/ops.py:{line_of(project, 'torch.randn')}: "
         "the problem n=1000 dtype=int32 cannot be made: RuntimeError: "
     )
+
+
+class Heard(Silent):
+    """What is said of a sweep."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def say(self, text: str) -> None:
+        self.lines.append(text)
+
+
+def test_two_sweeps_of_a_file_with_no_gpu_know_of_each_other(tmp_path):
+    first, second, later, measuring = Heard(), Heard(), Heard(), Heard()
+    this = job(tmp_path)
+    idle = replace(this, setting=replace(this.setting, index=None))
+    on_gpu = replace(this, setting=replace(this.setting, index=0))
+
+    with twice.noticed(replace(idle, observer=first)):
+        with twice.noticed(replace(idle, observer=second)):
+            pass
+        with twice.noticed(replace(on_gpu, observer=measuring)):
+            pass
+    with twice.noticed(replace(idle, observer=later)):
+        pass
+
+    assert second.lines == [
+        f"another sweep of this file is running (pid {os.getpid()}): both compile the same"
+    ]
+    assert first.lines == later.lines == measuring.lines == []

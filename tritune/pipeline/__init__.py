@@ -18,7 +18,7 @@ from tritune.compile import Found
 from tritune.device import toolchain
 from tritune.device.cuda import CudaDevice
 from tritune.model import Candidate, Compiled, Entry, Outcome, Problem, Rejected, Report
-from tritune.pipeline import conclude, measuring, missed, overlap, prepare, reach, smoke
+from tritune.pipeline import conclude, measuring, missed, overlap, prepare, reach, smoke, twice
 from tritune.pipeline.checking import CheckOptions, check, due, not_fresh, nothing_due
 from tritune.pipeline.compiling import (
     CompileReport,
@@ -77,7 +77,7 @@ def run(path: Path, options: SweepOptions, observer: Observer) -> tuple[Report, 
     elif options.stale:
         jobs = due(jobs)
     nothing = missed.nothing_missed if options.shapes_from else nothing_due
-    with compilers(jobs[0]) as pool:
+    with twice.noticed(jobs[0]), compilers(jobs[0]) as pool:
         return tuple(
             _sweep(job, pool, last=job is jobs[-1]) if job.sweep.problems else nothing(job)
             for job in jobs
