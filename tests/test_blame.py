@@ -78,12 +78,12 @@ def test_a_reference_that_raises_is_told_with_its_line(project):
     project.edit("ops.py", "lambda: scale(x))", "lambda: scale(x), reference=lambda: x.gone())")
     project.edit("sweeps/scale.yaml", "shapes:", "smoke: [{n: 100, dtype: float32}]\nshapes:")
 
-    [(reason, detail)] = said(swept(project))
+    with pytest.raises(TrituneError) as caught:
+        swept(project)
 
-    assert reason is Reason.LAUNCH
-    assert detail == (
-        "AttributeError: 'Tensor' object has no attribute 'gone' "
-        f"(ops.py:{line_of(project, 'x.gone')})"
+    assert str(caught.value) == (
+        f"{project.folder}/ops.py:{line_of(project, 'x.gone')}: the reference raises on the smoke "
+        "problem n=100 dtype=float32: AttributeError: 'Tensor' object has no attribute 'gone'"
     )
 
 

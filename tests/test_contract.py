@@ -235,7 +235,9 @@ def test_each_illegal_number_and_each_wrong_result_has_a_reason_of_its_own(tmp_p
     [(shift, why)] = rejected(said.reports["wrong"], "SHIFT").items()
     assert shift == (1,)
     assert re.fullmatch(
-        r"wrong result: largest error [\d.]+ in output 0 at \[\d+\], 0\.002 allowed", why
+        r"wrong result in the interpreter: largest error [\d.]+ in output 0 at \[\d+\], "
+        r"0\.002 allowed",
+        why,
     )
 
 

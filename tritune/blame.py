@@ -23,7 +23,7 @@ def line(error: BaseException) -> str:
     # What was raised from another error happened where that did: an interpreter wraps all.
     for each in (error.__cause__, error):
         frames = traceback.extract_tb(each.__traceback__) if each else []
-        own = [one for one in frames if not _is_library(one.filename, skipped)]
+        own = [one for one in frames if not _is_elses(one.filename, skipped)]
         if own:
             return f"{own[-1].filename}:{own[-1].lineno}"
     return ""
@@ -41,7 +41,16 @@ def is_installed(file: str | Path) -> bool:
     return not _INSTALLED.isdisjoint(Path(file).parts)
 
 
-def _is_library(file: str, skipped: tuple[str, ...]) -> bool:
+def is_library(file: str) -> bool:
+    """Whether it is of tritune, Python, torch, Triton or numpy; a package of kernels is none."""
+    ours, python, *others = _folders()
+    # Python's own folder may be what packages are installed in.
+    return file.startswith(("<", ours, *others)) or (
+        file.startswith(python) and not is_installed(file)
+    )
+
+
+def _is_elses(file: str, skipped: tuple[str, ...]) -> bool:
     return is_installed(file) or file.startswith(("<", *skipped))
 
 

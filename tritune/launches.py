@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tritune import blame, runtime
+from tritune import blame, runtime, verify
 from tritune.device import fakes
 from tritune.errors import KernelError, TrituneError, line_of
 from tritune.intercept import Captured, UnmadeError, capture, is_admitted
@@ -67,6 +67,17 @@ def make(loaded: Loaded, problem: Problem, device: str) -> Any:
             hint="return tritune.Problem(lambda: op(...), reference=lambda: ...)",
         )
     return made
+
+
+def compared(
+    loaded: Loaded, problem: Problem, outputs: Sequence[Any], references: Sequence[Any]
+) -> verify.Difference:
+    """How far outputs are from their references; what cannot be compared is told with its place."""
+    try:
+        return verify.difference(outputs, references)
+    except KernelError as error:
+        what = f"on the problem {problem}, {error.what}"
+        raise KernelError(what, where=_place(loaded.problem), hint=error.hint) from error
 
 
 def _place(function: Callable[..., Any]) -> str:

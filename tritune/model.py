@@ -291,6 +291,14 @@ class Reason(Enum):
     HANG = "never returns"
     MEMORY = "out of device memory"
     TIMING = "broken timing"
+    MISTAKEN = "wrong result in the interpreter"
+    INTERPRETED = "raises in the interpreter"
+    ABORTED = "crashes the interpreter"
+    UNVERIFIED = "cannot be verified with no GPU"
+
+
+IN_INTERPRETER = frozenset({Reason.MISTAKEN, Reason.INTERPRETED, Reason.ABORTED})
+"""Reasons against a config that no GPU has given, of a problem in `smoke:`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

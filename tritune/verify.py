@@ -79,7 +79,9 @@ def difference(outputs: Sequence[Any], references: Sequence[Any]) -> Difference:
 def _one(out: Any, ref: Any, index: int) -> Difference:
     if tuple(out.shape) != tuple(ref.shape):
         raise KernelError(
-            f"output {index} has shape {tuple(out.shape)} and its reference {tuple(ref.shape)}"
+            f"output {index} has shape {tuple(out.shape)} and its reference {tuple(ref.shape)}",
+            hint=f"let `reference` return a tensor of shape {tuple(out.shape)} for it, or the op "
+            f"one of {tuple(ref.shape)}: elements are compared one by one",
         )
     name = str(out.dtype).removeprefix("torch.")
     tolerance = TOLERANCE.get(name, FP8_TOLERANCE if "float8" in name else 0.0)

@@ -122,7 +122,7 @@ def check(bench: Bench, candidate: Candidate) -> Verified | Rejected:
 
 def _check(bench: Bench, candidate: Candidate) -> Verified | Rejected:
     outputs, _ = run_once(bench, candidate.config)
-    found = verify.difference(outputs, bench.references)
+    found = launches.compared(bench.loaded, candidate.problem, outputs, bench.references)
     limit = verify.allowed(found, bench.default_error)
     if not found.error <= limit:
         detail = verify.complaint(found, limit)

@@ -9,7 +9,7 @@ journal or not at all.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,8 +17,8 @@ from tritune import grouping, keyed, lock
 from tritune.compile import Found
 from tritune.device import toolchain
 from tritune.device.cuda import CudaDevice
-from tritune.model import Candidate, Compiled, Outcome, Problem, Rejected, Report
-from tritune.pipeline import conclude, measuring, missed, overlap, prepare, reach, smoke
+from tritune.model import Candidate, Compiled, Entry, Outcome, Problem, Rejected, Report
+from tritune.pipeline import conclude, measuring, missed, overlap, prepare, reach, smoke, twice
 from tritune.pipeline.checking import CheckOptions, check, due, not_fresh, nothing_due
 from tritune.pipeline.compiling import (
     CompileReport,
@@ -77,7 +77,7 @@ def run(path: Path, options: SweepOptions, observer: Observer) -> tuple[Report, 
     elif options.stale:
         jobs = due(jobs)
     nothing = missed.nothing_missed if options.shapes_from else nothing_due
-    with compilers(jobs[0]) as pool:
+    with twice.noticed(jobs[0]), compilers(jobs[0]) as pool:
         return tuple(
             _sweep(job, pool, last=job is jobs[-1]) if job.sweep.problems else nothing(job)
             for job in jobs
@@ -95,10 +95,26 @@ def _sweep(job: Job, pool: Pool, *, last: bool) -> Report:
     if job.setting.identity is not None and not dry:
         lock.refuse_unwritable(job.lockfile)
     wrong = smoke.interpret(job) if job.setting.index is None and not dry else ()
+    with smoke.told_as_well(job, wrong):
+        report = _measure(job, pool, (candidates, (*illegal, *wrong)), locked, last=last)
+    unsolved = dict.fromkeys((*report.unsolved, *smoke.all_wrong(job, wrong)))
+    return replace(report, unsolved=tuple(unsolved))
+
+
+def _measure(
+    job: Job,
+    pool: Pool,
+    planned: tuple[Sequence[Candidate], tuple[Rejected, ...]],
+    locked: Mapping[str, Entry],
+    *,
+    last: bool,
+) -> Report:
+    """All that follows the interpreter, of what is left of the plan and what is out of it."""
+    candidates, out = planned
     turn(pool, job)
     found = prepare.find_launches(job, pool, candidates, locked)
     prepare.announce(job, found.launches)
-    if dry:
+    if job.options.dry_run:
         return conclude.report(job, found, (), (), gpu_s=0.0, not_locked="a dry run")
     first = {job.info.default, *(entry.config for entry in locked.values())}
 
@@ -112,10 +128,8 @@ def _sweep(job: Job, pool: Pool, *, last: bool) -> Report:
         compiled, more = overlap.compile_all(job, pool, groups, found, screening, lead=lead)
     if last:  # nothing holds memory while finals run
         pool.close()
-    out = (*illegal, *wrong, *found.rejected, *failed, *more)
-    report = _conclude(job, found, compiled, out, screening)
-    unsolved = dict.fromkeys((*report.unsolved, *smoke.all_wrong(job, wrong)))
-    return replace(report, unsolved=tuple(unsolved))
+    out = (*out, *found.rejected, *failed, *more)
+    return _conclude(job, found, compiled, out, screening)
 
 
 def _with_a_default_that_fits(job: Job, groups: Sequence[grouping.Group]) -> Job:

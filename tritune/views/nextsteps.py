@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,6 +24,8 @@ _SPACE = {
     Reason.TIMEOUT,
 }
 """Reasons that other values in `space:` may cure; all else is the kernel's, or its op's."""
+_VALUE = re.compile(r"power of (2|two)|maximum tensor numel|shapes should have M >=")
+"""What Triton says, compiled or interpreted, of a block with a size that it does not take."""
 
 
 def next_text(reports: Sequence[Report]) -> Text | None:
@@ -74,12 +77,12 @@ def _cures(reports: Sequence[Report]) -> list[str]:
 
 def _cure(report: Report) -> str:
     sweep, lost = shown_path(report.sweep), set(report.unsolved)
-    reasons = {
-        one.reason
+    out = [
+        one
         for one in report.outcomes
         if isinstance(one, Rejected) and one.candidate.problem in lost
-    }
-    if reasons <= _SPACE:
+    ]
+    if all(one.reason in _SPACE or _VALUE.search(one.detail) for one in out):
         what = f"give other values in the space of {sweep}"
     else:
         what = f"mend {report.kernel.name.rpartition(':')[2]} or its problem function"

@@ -14,7 +14,18 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from tritune.model import Measured, Problem, Rejected, Report, Step, Target, Winner, Work, count
+from tritune.model import (
+    IN_INTERPRETER,
+    Measured,
+    Problem,
+    Rejected,
+    Report,
+    Step,
+    Target,
+    Winner,
+    Work,
+    count,
+)
 from tritune.views.columns import Column, config_columns, problem_lines
 from tritune.views.misses import missed_text
 from tritune.views.nextsteps import next_text, shown_path
@@ -134,18 +145,30 @@ def _misfits(report: Report) -> Text | None:
     """What was rejected, each config once, where no journal of this machine can be asked."""
     if not report.replayed and report.winners:
         return None
-    problems: dict[tuple[str, str], int] = {}
-    for outcome in report.outcomes:
-        if isinstance(outcome, Rejected):
-            why = f"{outcome.reason.value}: {outcome.detail}"
-            why += f" · all of it in {outcome.log}" if outcome.log else ""
-            at = (str(outcome.candidate.config), why)
-            problems[at] = problems.get(at, 0) + 1
-    rows = [
-        f"  {config} · {why} · {plural(number, 'problem')}"
-        for (config, why), number in problems.items()
+    out = [one for one in report.outcomes if isinstance(one, Rejected)]
+    interpreted = _rows([one for one in out if one.reason in IN_INTERPRETER], "smoke problem")
+    others = _rows([one for one in out if one.reason not in IN_INTERPRETER], "problem")
+    parts = [
+        *(["failed in Triton's interpreter, on the CPU:", *interpreted] if interpreted else []),
+        *([f"rejected for {report.target.name}:", *others] if others else []),
     ]
-    return line("\n".join([f"rejected for {report.target.name}:", *rows])) if rows else None
+    return line("\n".join(parts)) if parts else None
+
+
+def _rows(rejected: Sequence[Rejected], kind: str) -> list[str]:
+    """A line for each config and why it is out, with the problem or how many."""
+    problems: dict[tuple[str, str], list[Problem]] = {}
+    for one in rejected:
+        why = f"{one.reason.value}: {one.detail}"
+        why += f" · all of it in {one.log}" if one.log else ""
+        problems.setdefault((str(one.candidate.config), why), []).append(one.candidate.problem)
+    return [f"  {config} · {why} · {_which(on, kind)}" for (config, why), on in problems.items()]
+
+
+def _which(problems: Sequence[Problem], kind: str) -> str:
+    if kind == "smoke problem" and len(problems) == 1:
+        return f"{kind} {problems[0]}"
+    return plural(len(problems), kind)
 
 
 def _counts(report: Report) -> Text | None:
