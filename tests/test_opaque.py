@@ -132,7 +132,8 @@ def of_a_set(x: torch.Tensor, which: set) -> torch.Tensor:
             (
                 "tritune.op cannot make `of_a_set` an op of torch's: "
                 "Parameter which has unsupported type set\n"
-                "hint: parameters and results are tensors, numbers, texts, dtypes, or lists of these"
+                "hint: parameters and results are tensors, numbers, texts, dtypes, "
+                "or lists of these"
             ),
         ),
     ],
