@@ -47,6 +47,7 @@ def _world(monkeypatch):
     for name in ("TRITUNE", "TRITUNE_MISS", "TRITUNE_LOG", "TRITUNE_LOCKFILE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(misses, "_said", set())
+    monkeypatch.setattr(switches, "_said", set())
     monkeypatch.setattr(silicon, "_no_driver", set())
     monkeypatch.setattr(driver, "_active", None)
 
@@ -1110,6 +1111,52 @@ def test_every_miss_can_be_written_down(tmp_path, gpu, monkeypatch):
         }
         for n in (1, 2)
     ]
+
+
+def test_a_log_of_misses_that_cannot_be_written_is_said_once(tmp_path, gpu, monkeypatch, caplog):
+    gpu()
+    path = tmp_path / "none" / "misses.jsonl"
+    monkeypatch.setenv("TRITUNE_LOG", str(path))
+    kernel = jitted(tmp_path / "none.lock")
+
+    for n in (1, 2):
+        ran(kernel, n)
+
+    [first, *rest] = caplog.messages
+    assert first == f"TRITUNE_LOG={path}: cannot be written: No such file or directory"
+    assert [text.partition(":")[0] for text in rest] == ["test_runtime"]
+
+
+def test_with_no_gpu_it_is_said_once_that_no_miss_is_written(tmp_path, monkeypatch, caplog):
+    path = tmp_path / "misses.jsonl"
+    monkeypatch.setenv("TRITUNE_LOG", str(path))
+    kernel = jitted(tmp_path / "none.lock")
+
+    for n in (1, 2):
+        ran(kernel, n)
+
+    assert caplog.messages == [
+        f"TRITUNE_LOG={path}: only misses on a GPU are written to it, and none is used here"
+    ]
+    assert not path.exists()
+
+
+@pytest.mark.parametrize(
+    ("said", "messages"),
+    [
+        ("of", ["TRITUNE=of is neither `on` nor `off`, so kernels run what is locked"]),
+        ("on", []),
+        ("off", []),
+        ("", []),
+    ],
+)
+def test_a_switch_that_is_misspelt_is_said_once(said, messages, tmp_path, monkeypatch, caplog):
+    monkeypatch.setenv("TRITUNE", said)
+
+    for _ in range(2):
+        jitted(tmp_path / "none.lock")
+
+    assert caplog.messages == messages
 
 
 def test_a_miss_can_be_an_error(tmp_path, gpu, monkeypatch):

@@ -274,6 +274,8 @@ class Kernel(Autotuner):  # type: ignore[misc]
 
     def _look_up(self, place: tuple[object, int], bound: Mapping[str, Any]) -> Served:
         device = silicon.identity(place)
+        if device is None:
+            misses.tell_unlogged()
         if self._file is None or (device is None and not switches.miss_is_error()):
             return self._default
         asked = lookup.Asked(
