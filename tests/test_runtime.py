@@ -470,8 +470,34 @@ def test_override_holds_in_other_threads(tmp_path):
         (
             {"B": 8, "num_warps": 4, "C": 1},
             (
-                "a config does not suit `jitted.<locals>.fill`: its config has B, C, num_warps; "
-                "the kernel has B, num_warps"
+                "a config of `jitted.<locals>.fill` has no `C`\n"
+                "hint: it has B, num_warps, kpack, matrix_instr_nonkdim, maxnreg, num_ctas, "
+                "num_stages, waves_per_eu"
+            ),
+        ),
+        (
+            {"BB": 8},
+            "a config of `jitted.<locals>.fill` has no `BB`\nhint: did you mean `B`?",
+        ),
+        (
+            {"B": 8, "num_warps": 3},
+            (
+                "a config of `jitted.<locals>.fill` cannot launch: num_warps: "
+                "expected a power of two, got 3\nhint: write 2 or 4"
+            ),
+        ),
+        (
+            {"B": 8, "num_warps": 64},
+            (
+                "a config of `jitted.<locals>.fill` cannot launch: num_warps: "
+                "expected an integer from 1 to 32, got 64\nhint: write a number"
+            ),
+        ),
+        (
+            {"B": 8, "num_warps": 4, "num_stages": "3"},
+            (
+                "a config of `jitted.<locals>.fill` cannot launch: num_stages: "
+                "expected an integer, got '3'\nhint: write a number"
             ),
         ),
         (
