@@ -50,9 +50,26 @@ def asked_for(jobs: Sequence[Job], path: Path) -> tuple[Job, ...]:
 
 def nothing_missed(job: Job) -> Report:
     """What a sweep has to say where the log leaves it nothing to do."""
-    log, name = near((job.options.shapes_from or Path()).absolute()), job.info.name
-    why = f"no problem has a key that {log} names" if job.missed else f"{log} has no miss of {name}"
-    return nothing(job, why)
+    path = job.options.shapes_from or Path()
+    log, name = near(path.absolute()), job.info.name
+    if job.missed:
+        return nothing(job, f"no problem has a key that {log} names")
+    return nothing(job, f"{log} has no miss of {name}; {_held(misslog.read(path))}")
+
+
+def names_others_alone(path: Path, reports: Sequence[Report]) -> bool:
+    """Whether a log has misses, and none that these sweeps have a problem of."""
+    found = any(one.problem is not None for report in reports for one in report.missed)
+    return not found and bool(misslog.read(path).counts)
+
+
+def _held(log: MissLog) -> str:
+    """The kernels that a log names, in its order."""
+    names = log.kernels
+    if not names:
+        return "it is empty"
+    more = f" and {len(names) - SHOWN} more kernels" if len(names) > SHOWN else ""
+    return f"it has misses of {', '.join(names[:SHOWN])}{more}"
 
 
 def guesses(rows: Sequence[Problem], key: str) -> tuple[Guess, ...]:
