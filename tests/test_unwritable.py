@@ -95,7 +95,7 @@ def test_an_import_asks_before_it_looks_at_keys(project, monkeypatch):
     def looked(*_: object) -> None:
         raise AssertionError
 
-    monkeypatch.setattr(receiving, "_keys", looked)
+    monkeypatch.setattr(receiving, "keys_of", looked)
 
     assert told(*IMPORT, "--lockfile", "full/a.lock")[0] == 3
 
