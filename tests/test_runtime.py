@@ -514,6 +514,13 @@ def test_override_wants_a_whole_config(config, message, tmp_path):
     assert str(caught.value) == f"{HERE}:{line}: {message}"
 
 
+def test_a_sweep_may_try_what_no_launch_can_have_and_says_so_itself(tmp_path):
+    kernel = jitted(tmp_path / "none.lock")
+
+    with runtime.forced(kernel, {"B": 8, "num_warps": 3}):
+        assert kernel.config(n=8, x=None, FLAG=True) == {"B": 8, "num_warps": 3}
+
+
 def test_an_interceptor_gets_the_call_as_it_was_made(tmp_path):
     kernel, calls = jitted(tmp_path / "none.lock"), []
     x = torch.zeros(8)

@@ -12,7 +12,7 @@ from tritune.tuned import Tuning
 
 
 def check(contract: Contract, tuning: Tuning, config: Mapping[str, Value], where: str) -> None:
-    """A whole config that the kernel can run, with launch options that some launch can have."""
+    """A whole config of the kernel's."""
     short, known = contract.function.short, (*contract.tunables, *sorted(LAUNCH_OPTIONS))
     if strange := [name for name in config if name not in known]:
         hint = suggestion(strange[0], dict.fromkeys(known))
@@ -23,9 +23,13 @@ def check(contract: Contract, tuning: Tuning, config: Mapping[str, Value], where
     if why := tuning.refusal(Config.of(config)):
         what = f"a config does not suit `{short}`: {why}"
         raise KernelError(what, where=where or contract.function.where)
+
+
+def check_options(contract: Contract, config: Mapping[str, Value], where: str) -> None:
+    """Launch options that some launch can have; a sweep rejects the others by itself."""
     for name in (one for one in config if one in LAUNCH_OPTIONS):
         if wrong := _slip(name, config[name]):
-            what = f"a config of `{short}` cannot launch: {name}: {wrong[0]}"
+            what = f"a config of `{contract.function.short}` cannot launch: {name}: {wrong[0]}"
             raise KernelError(what, where=where, hint=wrong[1])
 
 
