@@ -344,6 +344,20 @@ def test_a_damaged_lockfile_is_exit_2_with_its_line(project):
     assert f"error: {project.folder}/tritune.lock:11: is cut off here" in result.stderr
 
 
+def test_a_damaged_lockfile_of_two_sweep_files_is_told_once(project):
+    text = project.lockfile.read_text(encoding="utf-8")
+    project.write("tritune.lock", text[: len(text) // 2])
+    project.write("sweeps/again.yaml", project.sweep.read_text(encoding="utf-8"))
+
+    result = run("check", "sweeps/scale.yaml", "sweeps/again.yaml")
+
+    assert result.exit_code == 2
+    assert result.stderr == (
+        f"error: {project.folder}/tritune.lock:11: is cut off here\n"
+        "  hint: restore it from git, or delete the file and sweep again\n"
+    )
+
+
 def test_a_lockfile_that_may_not_be_written_is_checked(project):
     project.lockfile.chmod(0o444)
 

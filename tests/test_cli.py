@@ -368,6 +368,15 @@ def test_show_space_counts_configs(folder, monkeypatch):
     assert (made["configs"], made["left"][0]["configs"]) == (12, 12)
 
 
+@pytest.mark.parametrize(("left", "code"), [((0, 0), 1), ((0, 3), 0)])
+def test_a_space_of_which_nothing_is_left_is_a_no(folder, monkeypatch, left, code):
+    counts = SpaceCount(configs=3, removed=(), left=tuple((problem(), number) for number in left))
+    monkeypatch.setattr(pipeline, "space_counts", lambda path, options: counts)
+
+    assert run("show", "space", "sweeps/matmul.yaml").exit_code == code
+    assert run("show", "space", "sweeps/matmul.yaml", "--json").exit_code == code
+
+
 def test_show_device_shows_the_gpu_or_says_that_there_is_none(monkeypatch):
     monkeypatch.setattr(pipeline, "device", lambda: H200)
     assert run("show", "device").stdout.startswith("H200\nbackend ")

@@ -385,7 +385,7 @@ def test_what_of_a_files_name_is_ignored_is_told(tmp_path, monkeypatch):
     plain = run("import", path, *into, "--key", "K=4096 a=f16 b=f16")
     other = run("import", path, *into, "--key", "N=8 K={E} a=f16 b=f16", "--device", "H100")
 
-    last = "next: the next sweep of this kernel times them, and says what beats them\n"
+    last = "next: tritune sweep sweeps/matmul.yaml times them, and says what beats them\n"
     assert plain.stderr == (
         f"{path}: E=8, dtype=fp8_w8a8, block_shape=[128,128] of its name is not compared with "
         f"the key\n{last}"
@@ -393,8 +393,44 @@ def test_what_of_a_files_name_is_ignored_is_told(tmp_path, monkeypatch):
     assert other.stderr == (
         f"{path}: N=14336, dtype=fp8_w8a8, block_shape=[128,128] of its name is not compared with "
         f"the key\n{path}: device_name=NVIDIA_H200 of its name is ignored: --device says H100\n"
+        "no shape of sweeps/matmul.yaml asks for M=1 N=8 K=8 a=f16 b=f16, so no sweep times it\n"
+        "add to the shapes of sweeps/matmul.yaml:\n"
+        "  - {M: 1, N: 8, K: 8, dtype: float16}\n"
         f"{last}"
     )
+
+
+def test_a_key_that_no_problem_can_have_is_told_and_no_sweep_is_promised(tmp_path, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    into = ("--lockfile", str(tmp_path / "tritune.lock"), "--kernel", MATMUL)
+    path = table(tmp_path, {"1": vllm(16, 64, 128)})
+
+    result = run("import", path, *into, "--key", "N=8 K=8 a=f16 b=f32")
+
+    assert result.stderr.splitlines()[1:] == [
+        (
+            "no shape of sweeps/matmul.yaml asks for M=1 N=8 K=8 a=f16 b=f32, so no sweep "
+            "times it: `M=1 N=8 K=8 dtype=float16` has the key `M=1 N=8 K=8 a=f16 b=f16`"
+        )
+    ]
+
+
+def test_where_no_project_names_the_sweep_file_a_sweep_is_promised_on_condition(
+    tmp_path, monkeypatch
+):
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr("tritune.cli.import_._project", lambda: ())
+    into = ("--lockfile", str(tmp_path / "tritune.lock"), "--kernel", MATMUL)
+    path = table(tmp_path, {"1": vllm(16, 64, 128)})
+
+    result = run("import", path, *into, "--key", "N=8 K=8 a=f16 b=f16")
+
+    assert result.stderr.splitlines()[1:] == [
+        (
+            "next: where a shape of its sweep file asks for them, the next sweep times them, "
+            "and says what beats them"
+        )
+    ]
 
 
 def test_a_kernel_whose_author_names_no_tensors_has_some_in_its_key_all_the_same():

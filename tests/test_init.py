@@ -280,6 +280,34 @@ def test_a_file_that_is_there_is_replaced_only_by_force(there):
     assert Path(there).read_text(encoding="utf-8") != "mine\n"
 
 
+def test_a_sweep_file_of_another_kernel_of_this_name_is_told_to_be_its():
+    Path("other").mkdir()
+    Path("other/ops2.py").write_text(OPS, encoding="utf-8")
+    run("init", "ops.py:bare")
+
+    again = run("init", "ops.py:bare")
+    refused = run("init", "other/ops2.py:bare")
+    elsewhere = run("init", "other/ops2.py:bare", "--output", "other")
+
+    assert (again.exit_code, again.stderr) == (
+        2,
+        (
+            "error: sweeps/bare.yaml: it is there already, of `../ops.py:bare`, "
+            "and nothing was written\n\nhint: --force replaces it\n"
+        ),
+    )
+    assert (refused.exit_code, refused.stderr) == (
+        2,
+        (
+            "error: sweeps/bare.yaml: it is there already, of another kernel, `../ops.py:bare`, "
+            "and nothing was written\n\n"
+            "hint: --output DIR puts that of `other/ops2.py:bare` elsewhere, --force replaces it\n"
+        ),
+    )
+    assert elsewhere.exit_code == 0
+    assert Path("other/bare.yaml").is_file()
+
+
 @pytest.mark.parametrize(
     ("reference", "said"),
     [

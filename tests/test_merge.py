@@ -184,6 +184,7 @@ def test_merging_three_files_replaces_ours_and_says_what_is_unsettled(three):
 
     assert (result.exit_code, result.stdout) == (0, "")
     assert result.stderr == (
+        f"wrote {ours}: 4 locked, 1 taken from theirs, 1 unsettled\n"
         f"{ours}: unsettled: matmul on H100: M=1: both sides changed it, ours is kept\n"
         "next: tritune sweep --stale\n"
     )
@@ -198,8 +199,34 @@ def test_merging_two_files_into_a_third_leaves_both_as_they_are(three, tmp_path)
     result = run("merge", ours, theirs, "-o", tmp_path / "out")
 
     assert result.exit_code == 0
+    assert result.stderr == (
+        f"wrote {tmp_path}/out: 4 locked, 1 taken from theirs, 1 unsettled\n"
+        f"{tmp_path}/out: unsettled: matmul on H100: M=1: both sides changed it, ours is kept\n"
+        "next: tritune sweep --stale\n"
+    )
     assert (ours.read_bytes(), theirs.read_bytes()) == before
     assert len(lock.read(tmp_path / "out").entries) == 4
+
+
+def test_a_merge_with_nothing_to_settle_says_what_it_took_and_removed_and_git_is_told_nothing(
+    tmp_path,
+):
+    sides = {
+        "base": made({1: entry(1), 2: entry(2)}),
+        "ours": made({1: entry(1), 2: entry(2)}),
+        "theirs": made({2: entry(3), 3: entry(3)}),
+    }
+    paths = [tmp_path / name for name in sides]
+    for path, side in zip(paths, sides.values(), strict=True):
+        lock.write(path, side)
+
+    by_git = run("merge", "--path", "t.lock", "-o", tmp_path / "git", *paths)
+    by_hand = run("merge", "-o", tmp_path / "out", *paths)
+
+    assert (by_git.exit_code, by_git.stderr) == (0, "")
+    assert by_hand.stderr == (
+        f"wrote {tmp_path}/out: 2 locked, 2 taken from theirs, 1 removed by theirs, 0 unsettled\n"
+    )
 
 
 @pytest.mark.parametrize("side", [0, 1, 2])

@@ -22,6 +22,7 @@ from tritune.views import page
 from tritune.views.misses import missed_text, yaml_row
 
 KERNEL = "ops:scale_kernel"
+RECORD = Path(__file__).parent.parent / "sweeps" / "recorded" / "matmul.H200.jsonl.gz"
 
 
 @pytest.fixture
@@ -96,7 +97,7 @@ def test_what_no_problem_can_be_is_told_and_left_out(project):
 
     result = run("--dry-run")
 
-    assert result.exit_code == 0
+    assert result.exit_code == 1
     assert shown(result) == [
         "missed at run time: 2 keys",
         "left out, as no problem has the key:",
@@ -117,14 +118,33 @@ def test_only_narrows_what_was_missed(project):
 
 
 @pytest.mark.lowering
-@pytest.mark.parametrize("lines", [[], [miss("n=1 x=f16", kernel="ops:other")]])
-def test_no_miss_of_the_kernel_is_said_and_is_no_failure(project, lines):
+@pytest.mark.parametrize(
+    ("lines", "code", "held"),
+    [
+        ([], 0, "it is empty"),
+        ([miss("n=1 x=f16", kernel="ops:other")], 1, "it has misses of ops:other"),
+        (
+            [miss("n=1 x=f16", kernel=f"ops:k{number}") for number in range(5)],
+            1,
+            "it has misses of ops:k0, ops:k1, ops:k2 and 2 more kernels",
+        ),
+    ],
+)
+@pytest.mark.parametrize("recorded", [False, True])
+def test_a_log_with_no_miss_of_the_kernel_says_what_it_has(project, lines, code, held, recorded):
     log(project, *lines)
+    if recorded:  # of which nothing is shown, so nothing is said of it
+        path = places.record_path(project.sweep, "H200")
+        path.parent.mkdir()
+        path.write_bytes(RECORD.read_bytes())
 
     result = run()
 
-    assert result.exit_code == 0, result.output
-    assert "nothing locked: misses.jsonl has no miss of ops:scale_kernel" in result.stdout
+    assert result.exit_code == code, result.output
+    assert [text.partition(" · ")[0] for text in result.stdout.splitlines()] == [
+        "ops:scale_kernel from sweeps/scale.yaml",
+        f"nothing locked: misses.jsonl has no miss of ops:scale_kernel; {held}",
+    ]
 
 
 @pytest.mark.lowering

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
+from pathlib import Path
+
 import pytest
 import torch
 import triton
@@ -12,6 +15,9 @@ from triton.runtime.driver import driver
 import tritune
 from tritune import dispatch
 from tritune.device.lowering import StandIn
+from tritune.errors import KernelError
+
+HERE = str(Path(__file__).resolve())
 
 
 @tritune.kernel(key=["n"], like=["x"], default={"BLOCK": 64, "num_warps": 4})
@@ -89,3 +95,62 @@ def test_an_op_of_the_main_module_has_a_name_that_a_class_does_not_change(launch
     tritune.op(plus_one)
 
     assert hasattr(torch.ops.tritune, "main___plus_one")
+
+
+def bare(x, n, *, scale: float = 1.0):
+    return x * n * scale
+
+
+def without_result(x: torch.Tensor):
+    return x
+
+
+def of_a_set(x: torch.Tensor, which: set) -> torch.Tensor:
+    return x
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (
+            bare,
+            (
+                "tritune.op needs annotations, and `bare` has none for `x`, `n` and its result\n"
+                "hint: torch asks for them, as `def bare(x: torch.Tensor, n: int) -> torch.Tensor:`"
+            ),
+        ),
+        (
+            without_result,
+            (
+                "tritune.op needs annotations, and `without_result` has none for its result\n"
+                "hint: torch asks for them, as "
+                "`def without_result(x: torch.Tensor, n: int) -> torch.Tensor:`"
+            ),
+        ),
+        (
+            of_a_set,
+            (
+                "tritune.op cannot make `of_a_set` an op of torch's: "
+                "Parameter which has unsupported type set\n"
+                "hint: parameters and results are tensors, numbers, texts, dtypes, "
+                "or lists of these"
+            ),
+        ),
+    ],
+)
+def test_an_op_that_torch_cannot_read_is_one_error_at_its_function(function, message):
+    with pytest.raises(KernelError) as caught:
+        tritune.op(function)
+
+    assert str(caught.value) == f"{HERE}:{function.__code__.co_firstlineno}: {message}"
+
+
+def test_an_op_of_what_is_no_function_is_an_error_where_it_was_asked_for():
+    line = inspect.currentframe().f_lineno + 2
+    with pytest.raises(KernelError) as caught:
+        tritune.op(3)
+
+    assert str(caught.value) == (
+        f"{HERE}:{line}: tritune.op got int, not a function\n"
+        "hint: it takes the Python function that launches the kernel: tritune.op(matmul)"
+    )

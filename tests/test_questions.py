@@ -9,6 +9,7 @@ from click.testing import CliRunner
 
 from fakes import H200_IDENTITY, KERNEL, PROBLEM, config
 from tritune.cli import tritune
+from tritune.errors import TrituneError
 from tritune.journal import Journal
 from tritune.model import Candidate, Reason, Rejected
 from tritune.pipeline import questions
@@ -67,3 +68,18 @@ def test_a_value_of_an_axis_that_is_nowhere_is_told_with_those_there_are(tmp_pat
     )
     assert wrong.exit_code == 2
     assert (right.stdout, right.exit_code) == ("no config was rejected\n", 0)
+
+
+def test_a_sweep_without_a_journal_says_which_sweeps_keep_one(tmp_path: Path):
+    path = tmp_path / "matmul.yaml"
+    path.write_text(SWEEP, encoding="utf-8")
+    (tmp_path / "ops.py").touch()
+
+    with pytest.raises(TrituneError) as caught:
+        questions.rejected(path, SweepOptions(journal=tmp_path))
+
+    assert str(caught.value) == (
+        f"{path}: no journal of this sweep on this machine, and none recorded; a sweep with no "
+        "GPU keeps none, and lists what it rejects at its end\n"
+        "hint: `tritune sweep` on a GPU writes one; --journal DIR reads another machine's"
+    )

@@ -47,6 +47,7 @@ def _world(monkeypatch):
     for name in ("TRITUNE", "TRITUNE_MISS", "TRITUNE_LOG", "TRITUNE_LOCKFILE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(misses, "_said", set())
+    monkeypatch.setattr(switches, "_said", set())
     monkeypatch.setattr(silicon, "_no_driver", set())
     monkeypatch.setattr(driver, "_active", None)
 
@@ -469,8 +470,34 @@ def test_override_holds_in_other_threads(tmp_path):
         (
             {"B": 8, "num_warps": 4, "C": 1},
             (
-                "a config does not suit `jitted.<locals>.fill`: its config has B, C, num_warps; "
-                "the kernel has B, num_warps"
+                "a config of `jitted.<locals>.fill` has no `C`\n"
+                "hint: it has B, num_warps, kpack, matrix_instr_nonkdim, maxnreg, num_ctas, "
+                "num_stages, waves_per_eu"
+            ),
+        ),
+        (
+            {"BB": 8},
+            "a config of `jitted.<locals>.fill` has no `BB`\nhint: did you mean `B`?",
+        ),
+        (
+            {"B": 8, "num_warps": 3},
+            (
+                "a config of `jitted.<locals>.fill` cannot launch: num_warps: "
+                "expected a power of two, got 3\nhint: write 2 or 4"
+            ),
+        ),
+        (
+            {"B": 8, "num_warps": 64},
+            (
+                "a config of `jitted.<locals>.fill` cannot launch: num_warps: "
+                "expected an integer from 1 to 32, got 64\nhint: write a number"
+            ),
+        ),
+        (
+            {"B": 8, "num_warps": 4, "num_stages": "3"},
+            (
+                "a config of `jitted.<locals>.fill` cannot launch: num_stages: "
+                "expected an integer, got '3'\nhint: write a number"
             ),
         ),
         (
@@ -485,6 +512,13 @@ def test_override_wants_a_whole_config(config, message, tmp_path):
     with pytest.raises(KernelError) as caught:
         tritune.override(kernel, config).__enter__()
     assert str(caught.value) == f"{HERE}:{line}: {message}"
+
+
+def test_a_sweep_may_try_what_no_launch_can_have_and_says_so_itself(tmp_path):
+    kernel = jitted(tmp_path / "none.lock")
+
+    with runtime.forced(kernel, {"B": 8, "num_warps": 3}):
+        assert kernel.config(n=8, x=None, FLAG=True) == {"B": 8, "num_warps": 3}
 
 
 def test_an_interceptor_gets_the_call_as_it_was_made(tmp_path):
@@ -1110,6 +1144,52 @@ def test_every_miss_can_be_written_down(tmp_path, gpu, monkeypatch):
         }
         for n in (1, 2)
     ]
+
+
+def test_a_log_of_misses_that_cannot_be_written_is_said_once(tmp_path, gpu, monkeypatch, caplog):
+    gpu()
+    path = tmp_path / "none" / "misses.jsonl"
+    monkeypatch.setenv("TRITUNE_LOG", str(path))
+    kernel = jitted(tmp_path / "none.lock")
+
+    for n in (1, 2):
+        ran(kernel, n)
+
+    [first, *rest] = caplog.messages
+    assert first == f"TRITUNE_LOG={path}: cannot be written: No such file or directory"
+    assert [text.partition(":")[0] for text in rest] == ["test_runtime"]
+
+
+def test_with_no_gpu_it_is_said_once_that_no_miss_is_written(tmp_path, monkeypatch, caplog):
+    path = tmp_path / "misses.jsonl"
+    monkeypatch.setenv("TRITUNE_LOG", str(path))
+    kernel = jitted(tmp_path / "none.lock")
+
+    for n in (1, 2):
+        ran(kernel, n)
+
+    assert caplog.messages == [
+        f"TRITUNE_LOG={path}: only misses on a GPU are written to it, and none is used here"
+    ]
+    assert not path.exists()
+
+
+@pytest.mark.parametrize(
+    ("said", "messages"),
+    [
+        ("of", ["TRITUNE=of is neither `on` nor `off`, so kernels run what is locked"]),
+        ("on", []),
+        ("off", []),
+        ("", []),
+    ],
+)
+def test_a_switch_that_is_misspelt_is_said_once(said, messages, tmp_path, monkeypatch, caplog):
+    monkeypatch.setenv("TRITUNE", said)
+
+    for _ in range(2):
+        jitted(tmp_path / "none.lock")
+
+    assert caplog.messages == messages
 
 
 def test_a_miss_can_be_an_error(tmp_path, gpu, monkeypatch):

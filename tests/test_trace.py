@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -39,6 +40,7 @@ from tritune.pipeline.tracing import TraceOptions
 from tritune.routing import Route
 from tritune.tracelog import TracedKernel, TracedLaunch
 from tritune.tracing import clock, recorder, wrapping
+from tritune.views import page, traces
 
 ROOT = Path(__file__).parents[1]
 TRAIN = """\
@@ -185,8 +187,27 @@ def test_the_terminal_shows_keys_says_that_nothing_was_timed_and_what_to_do(trai
     assert "theirs:total_kernel  autotuned, 2 configs" in lines
     assert "n=77 x=f32 out=f32        2       -  -      -" in lines
     assert "no times: nothing ran on a GPU, or too little to time some of it" in lines
+    assert lines[2] == "the program ended with exit code 7, and the trace ends there"
     assert lines[-2:] == [
         f"next: tritune sweep {' '.join(f'traced/{name}.yaml' for name in KERNELS)}",
+        "then: TRITUNE_LOCKFILE=traced/tritune.lock where it runs",
+    ]
+
+
+def test_where_there_was_no_gpu_the_next_step_names_a_target(trained, tmp_path, monkeypatch):
+    folder, _ = trained
+    monkeypatch.chdir(tmp_path)
+    found = tracelog.read(folder / "traced/processes")
+    nowhere = tuple(replace(one, device="") for one in found.processes)
+
+    traced = pipeline._written(
+        replace(found, processes=nowhere), 0, TraceOptions(output=Path("traced"))
+    )
+
+    files = " ".join(f"traced/{name}.yaml" for name in KERNELS)
+    assert page.plain(traces.report(traced)).splitlines()[-3:] == [
+        f"next, on a machine with a GPU: tritune sweep {files}",
+        f"or here, to compile and time nothing: tritune sweep {files} --target H200",
         "then: TRITUNE_LOCKFILE=traced/tritune.lock where it runs",
     ]
 
@@ -277,6 +298,12 @@ def test_a_program_that_is_killed_loses_at_most_what_it_counted_last(tmp_path):
     done = tritune_(folder, "trace", "--", sys.executable, "train.py")
 
     assert done.returncode == 128 + signal.SIGKILL
+    assert done.stderr.startswith(
+        "1 process launched 1 kernel 3 times\n"
+        "the program was ended by SIGKILL, and the trace ends there\n"
+    )
+    report = json.loads((folder / "traced/report.json").read_text(encoding="utf-8"))
+    assert (report["exit_code"], report["signal"]) == (137, "SIGKILL")
     assert counted(folder / "traced") == {
         ("theirs:total_kernel", "n=64 x=f32 out=f32"): 2,
         ("theirs:total_kernel", "n=65 x=f32 out=f32"): 1,
@@ -326,7 +353,11 @@ def test_a_signal_is_passed_on_and_the_report_still_comes(tmp_path):
         running.terminate()
         _, said = running.communicate(timeout=60)
 
-    assert (running.returncode, said) == (5, b"no process launched a tunable kernel\n")
+    assert running.returncode == 5
+    assert said == (
+        b"no process launched a tunable kernel\n"
+        b"the program ended with exit code 5, and the trace ends there\n"
+    )
 
 
 def test_a_sitecustomize_of_the_users_still_runs(tmp_path):

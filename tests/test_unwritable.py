@@ -46,7 +46,7 @@ ELSEWHERE = "\n\nhint: nothing was changed; --lockfile FILE writes elsewhere\n"
         ),
         (
             ("export", "tritune.lock", "--format", "configs", "--output", "full/a.py"),
-            "full{}\n",
+            "full/a.py{}\n",
         ),
         (("compile", "sweeps/scale.yaml", "--output", "full/binaries"), "full/binaries{}\n"),
         (("init", "ops.py:scale_kernel", "--output", "full/sweeps"), "full/sweeps{}\n"),
@@ -74,11 +74,28 @@ def test_it_is_told_before_any_kernel_is_loaded(project, arguments, monkeypatch)
     assert told(*arguments)[0] == 3
 
 
+def test_what_is_compiled_for_tritons_cache_is_told_so_before_it_is(project, monkeypatch):
+    def compiled(*_: object, **__: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr("tritune.pipeline.prebuilding.asked_for", compiled)
+    cache = str(project.folder / "full" / "cache")
+    monkeypatch.setenv("TRITON_CACHE_DIR", cache)
+
+    code, said = told("compile", "--locked", "sweeps/scale.yaml", "--target", "H200", "--jobs", "1")
+
+    assert code == 3
+    assert said == (
+        f"error: {cache}: cannot be written: Not a directory\n\n"
+        "hint: set TRITON_CACHE_DIR to a folder that can be written\n"
+    )
+
+
 def test_an_import_asks_before_it_looks_at_keys(project, monkeypatch):
     def looked(*_: object) -> None:
         raise AssertionError
 
-    monkeypatch.setattr(receiving, "_keys", looked)
+    monkeypatch.setattr(receiving, "keys_of", looked)
 
     assert told(*IMPORT, "--lockfile", "full/a.lock")[0] == 3
 

@@ -12,6 +12,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from tritune import launchoptions
+from tritune.launchoptions import NUMBER, nearest
 from tritune.model import LAUNCH_OPTIONS, Value
 from tritune.yamlscalars import LARGEST, Odd, got, looks_like_number
 from tritune.yamltext import Loc
@@ -20,12 +22,8 @@ MOST_VALUES = 10_000
 """More values than this on one axis is a slip of the pen, not a space."""
 
 _NEEDED = frozenset({"num_warps", "num_stages", "num_ctas"})
-_POWERS = frozenset({"num_warps", "num_ctas"})
-_ENDS = {"num_warps": (1, 32), "maxnreg": (1, 255)}
-"""What no target goes beyond: 1,024 threads of a program, and registers that code can name."""
 _FORMS = ("range", "pow2")
 _EXAMPLE = {"range": "write {range: [2, 5]}", "pow2": "write {pow2: [16, 256]}"}
-_NUMBER = "write a number"
 _TRUTH = "write a number; a tunable that is true or false has an upper-case name"
 _ONE_KIND = "the values of an axis are of one kind"
 
@@ -139,7 +137,7 @@ def _scalar_slip(item: Any, kind: str, *, option: bool) -> tuple[str, str] | Non
         case Odd(text=text):
             return what, _written_out(text, kind)
         case bool() if kind != "true or false":
-            return what, _NUMBER if option or kind == "an integer" else _TRUTH
+            return what, NUMBER if option or kind == "an integer" else _TRUTH
         case str() if kind != "text":
             fix = f"write {item} without the quotes" if looks_like_number(item) else _ONE_KIND
             return what, fix
@@ -152,7 +150,7 @@ def _written_out(text: str, kind: str) -> str:
     if kind == "true or false":
         return "write true or false"
     quoted = f'quote it: "{text}"'
-    return {"text": quoted, "a value": f"{_NUMBER}, or {quoted}"}.get(kind, _NUMBER)
+    return {"text": quoted, "a value": f"{NUMBER}, or {quoted}"}.get(kind, NUMBER)
 
 
 def _number_slip(item: float, kind: str, what: str) -> tuple[str, str] | None:
@@ -172,14 +170,7 @@ def _option_slip(name: str, item: Any) -> tuple[str, str] | None:
         return f"expected an integer, got {got(item)}", "write a number"
     if not isinstance(item, int) or isinstance(item, bool):
         return None
-    if item < 0:
-        return f"expected an integer of at least 0, got {item}", "write a positive number"
-    if name in _POWERS and (item < 1 or item & (item - 1)):
-        return f"expected a power of two, got {item}", _nearest(item)
-    least, most = _ENDS.get(name, (0, item))
-    if not least <= item <= most:
-        return f"expected an integer from {least} to {most}, got {item}", _NUMBER
-    return None
+    return launchoptions.slip(name, item)
 
 
 def _form(raw: dict[str, Any], made: Expansion) -> Iterator[int]:
@@ -213,7 +204,7 @@ def _size(ends: Any) -> str:
 def _range(ends: list[int], made: Expansion) -> Iterator[int]:
     first, last, step = (*ends, 1)[:3]
     if step < 1:
-        made.slip(("range", 2), f"expected a step of at least 1, got {step}", _NUMBER)
+        made.slip(("range", 2), f"expected a step of at least 1, got {step}", NUMBER)
     elif last < first:
         made.slip(("range",), f"{last} is less than {first}", "write the smaller one first")
     elif (last - first) % step:
@@ -230,17 +221,10 @@ def _range(ends: list[int], made: Expansion) -> Iterator[int]:
 def _powers(ends: list[int], made: Expansion) -> Iterator[int]:
     for index, end in enumerate(ends):
         if end < 1 or end & (end - 1):
-            made.slip(("pow2", index), f"expected a power of two, got {end}", _nearest(end))
+            made.slip(("pow2", index), f"expected a power of two, got {end}", nearest(end))
     first, last = ends
     if last < first and not made.slips:
         made.slip(("pow2",), f"{last} is less than {first}", "write the smaller one first")
     if made.slips or last > LARGEST:
         return iter(())
     return iter([1 << power for power in range(first.bit_length() - 1, last.bit_length())])
-
-
-def _nearest(end: int) -> str:
-    if end < 1:
-        return "the smallest is 1"
-    below = 1 << (end.bit_length() - 1)
-    return f"write {below} or {2 * below}"

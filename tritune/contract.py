@@ -159,13 +159,6 @@ def check_named(contract: Contract, named: Iterable[str]) -> None:
         raise KernelError(what, where=call_site(), hint=hint)
 
 
-def check_whole(contract: Contract, config: Iterable[str], where: str) -> None:
-    """A config has a value for every tunable, or a KernelError."""
-    if missing := [name for name in contract.tunables if name not in set(config)]:
-        what = f"a config of `{contract.function.short}` needs {quoted(missing)} too"
-        raise KernelError(what, where=where, hint=f"it has {', '.join(contract.tunables)}")
-
-
 def named_checker(contract: Contract) -> Callable[[tuple[str, ...]], None]:
     """`check_named` that asks only once about names that it has accepted."""
     return lru_cache(NAMED)(partial(check_named, contract))

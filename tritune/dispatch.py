@@ -230,10 +230,9 @@ class Kernel(Autotuner):  # type: ignore[misc]
 
     def check_config(self, config: Mapping[str, Value], where: str) -> None:
         """A whole config of this kernel, or a KernelError."""
-        contracts.check_whole(self.contract, config, where)
-        if why := self.tuning.refusal(Config.of(config)):
-            what = f"a config does not suit `{self.contract.function.short}`: {why}"
-            raise KernelError(what, where=where or self.contract.function.where)
+        from tritune import forcing  # for experiments, and none of what an import pays for
+
+        forcing.check(self.contract, self.tuning, config, where)
 
     def _answer(self, bound: Mapping[str, Any]) -> Served:
         forced = self.forced_config  # read once: an override may end in another thread
@@ -274,6 +273,8 @@ class Kernel(Autotuner):  # type: ignore[misc]
 
     def _look_up(self, place: tuple[object, int], bound: Mapping[str, Any]) -> Served:
         device = silicon.identity(place)
+        if device is None:
+            misses.tell_unlogged()
         if self._file is None or (device is None and not switches.miss_is_error()):
             return self._default
         asked = lookup.Asked(

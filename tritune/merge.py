@@ -25,6 +25,10 @@ class Merged:
 
     lock: Lock
     unsettled: tuple[LockedKey, ...]
+    taken: int = 0
+    """Entries that are theirs, and were none of ours."""
+    removed: int = 0
+    """Entries of ours that theirs has removed."""
 
 
 def merge(base: Lock, ours: Lock, theirs: Lock) -> Merged:
@@ -36,15 +40,14 @@ def merge(base: Lock, ours: Lock, theirs: Lock) -> Merged:
         labels.append(named)
     both: list[LockedKey] = []
 
-    def settle(at: LockedKey, mine: Entry | None, other: Entry | None) -> Entry | None:
+    def settle(at: LockedKey, own: Entry | None, other: Entry | None) -> Entry | None:
         both.append(at)
         # A change is worth more than a removal: what is removed in silence is lost.
-        kept = mine or other
+        kept = own or other
         return kept and replace(kept, evidence=replace(kept.evidence, unsettled=True))
 
-    entries = _three_way(
-        _entries(base, labels[1]), dict(ours.entries), _entries(theirs, labels[0]), settle
-    )
+    mine = dict(ours.entries)
+    entries = _three_way(_entries(base, labels[1]), mine, _entries(theirs, labels[0]), settle)
     near = _three_way(dict(base.near), dict(ours.near), dict(theirs.near), _all_of_both)
     return Merged(
         lock=Lock(
@@ -53,6 +56,8 @@ def merge(base: Lock, ours: Lock, theirs: Lock) -> Merged:
             near=tuple(sorted(near.items())),
         ),
         unsettled=tuple(sorted(both, key=lambda at: (at.kernel, at.device, at.key))),
+        taken=sum(at not in both and mine.get(at) != entry for at, entry in entries.items()),
+        removed=len(mine.keys() - entries.keys()),
     )
 
 

@@ -73,4 +73,12 @@ def _write(file: Lockfile, label: str, asked: Asked, why: str) -> None:
         with _writing, open(path, "a", encoding="utf-8") as log:  # noqa: PTH123  # append
             log.write(json.dumps(line) + "\n")
     except OSError as error:
-        logger.warning("TRITUNE_LOG: cannot write %s: %s", path, error)
+        switches.say_once(f"TRITUNE_LOG={path}: cannot be written: {error.strerror or error}")
+
+
+def tell_unlogged() -> None:
+    """A look-up has no device, so it is no miss of any lockfile's and no line of the log."""
+    if path := switches.miss_log():
+        switches.say_once(
+            f"TRITUNE_LOG={path}: only misses on a GPU are written to it, and none is used here"
+        )

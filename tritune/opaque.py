@@ -7,21 +7,30 @@ its recompile limit. A custom op is one node to it: the look-up is made when it 
 from __future__ import annotations
 
 import functools
+import inspect
 import re
 from collections.abc import Callable
 from typing import Any
 
 from tritune import switches
+from tritune.contract import call_site, quoted
+from tritune.errors import KernelError, line_of
+
+_HINT = "torch asks for them, as `def {name}(x: torch.Tensor, n: int) -> torch.Tensor:`"
 
 
 def make(function: Callable[..., Any], mutates: tuple[str, ...]) -> Callable[..., Any]:
     """*function*, as a `torch.library.custom_op` wherever torch.compile traces its call."""
+    _check(function)
     import torch
 
     name = re.sub(r"\W+", "_", f"{function.__module__}_{function.__qualname__}")
     # Inductor writes it into a class, where a name that begins with two of them is another one.
     name = name.lstrip("_")
-    custom = torch.library.custom_op(f"tritune::{name}", function, mutates_args=mutates)
+    try:
+        custom = torch.library.custom_op(f"tritune::{name}", function, mutates_args=mutates)
+    except ValueError as error:
+        raise _refused(function, error) from error
 
     def shapes(*args: Any, **named: Any) -> Any:
         with switches.tracing():
@@ -36,3 +45,39 @@ def make(function: Callable[..., Any], mutates: tuple[str, ...]) -> Callable[...
         return function(*args, **named)
 
     return call
+
+
+def _check(function: Callable[..., Any]) -> None:
+    """A function whose parameters and result are all annotated, or a KernelError."""
+    if not inspect.isfunction(function):
+        what = f"tritune.op got {type(function).__name__}, not a function"
+        hint = "it takes the Python function that launches the kernel: tritune.op(matmul)"
+        raise KernelError(what, where=call_site(), hint=hint)
+    signature = inspect.signature(function)
+    bare = [n for n, p in signature.parameters.items() if p.annotation is inspect.Parameter.empty]
+    has_result = signature.return_annotation is not inspect.Signature.empty
+    if not bare and has_result:
+        return
+    lacking = [*([quoted(bare)] if bare else []), *([] if has_result else ["its result"])]
+    what = f"tritune.op needs annotations, and `{function.__name__}` has none for "
+    raise KernelError(
+        what + " and ".join(lacking),
+        where=_where(function),
+        hint=_HINT.format(name=function.__name__),
+    )
+
+
+def _refused(function: Callable[..., Any], error: ValueError) -> KernelError:
+    """What torch says of a signature, without the list of all types that it takes."""
+    said = re.sub(r"^ValueError: infer_schema\(func\): ", "", line_of(error))
+    said = re.split(r" The valid types are| Got func with", said)[0].rstrip(".")
+    return KernelError(
+        f"tritune.op cannot make `{function.__name__}` an op of torch's: {said}",
+        where=_where(function),
+        hint="parameters and results are tensors, numbers, texts, dtypes, or lists of these",
+    )
+
+
+def _where(function: Callable[..., Any]) -> str:
+    code = function.__code__
+    return f"{code.co_filename}:{code.co_firstlineno}"

@@ -61,10 +61,10 @@ def beside(path: Path) -> Path:
     return path.with_name(f".{path.name}.{os.getpid()}")
 
 
-def unwritable(path: Path, error: OSError) -> EnvironmentFaultError:
+def unwritable(path: Path, error: OSError, hint: str = "") -> EnvironmentFaultError:
     """What is said of it, whatever it is."""
     what = f"cannot be written: {error.strerror or error}"
-    return EnvironmentFaultError(what, where=str(path))
+    return EnvironmentFaultError(what, where=str(path), hint=hint)
 
 
 def made(folder: Path) -> Path:
@@ -87,8 +87,10 @@ def made(folder: Path) -> Path:
     return folder
 
 
-def refuse_unwritable(folder: Path) -> None:
+def refuse_unwritable(folder: Path, *, file: Path | None = None, hint: str = "") -> None:
     """Raise what writing into *folder* would, before hours of work; nothing is made.
+
+    The error is of *file*, where only one is to be written into it.
 
     Raises:
         EnvironmentFaultError: it, or the folder that it would be made in, takes no file.
@@ -99,7 +101,7 @@ def refuse_unwritable(folder: Path) -> None:
         probe.touch(exist_ok=False)
         probe.unlink()
     except OSError as error:
-        raise unwritable(folder, error) from error
+        raise unwritable(file or folder, error, hint) from error
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -134,16 +134,23 @@ def override(kernel: Any, config: Mapping[str, Value]) -> Iterator[None]:
     with `tritune.op` obeys at every call.
     """
     _check_kernel(kernel, "tritune.override")
+    from tritune import forcing
+
+    kernel.check_config(config, caller())
+    forcing.check_options(kernel.contract, config, caller())
+    with forced(kernel, config):
+        yield
+
+
+@contextmanager
+def forced(kernel: Any, config: Mapping[str, Value]) -> Iterator[None]:
+    """`override` as a sweep has it, for which a number that no launch can use is an outcome."""
     kernel.check_config(config, caller())
     before, kernel.forced_config = kernel.forced_config, dict(config)
     try:
         yield
     finally:
         kernel.forced_config = before
-
-
-forced = override
-"""The sweep's word for it."""
 
 
 def identify(index: int) -> DeviceIdentity:

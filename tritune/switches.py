@@ -110,21 +110,30 @@ def stats() -> dict[str, dict[str, int]]:
 
 def off() -> bool:
     """`TRITUNE=off`: kernels run as if tritune were not installed."""
-    return os.environ.get("TRITUNE", "").lower() in {"off", "0", "false"}
+    said = os.environ.get("TRITUNE", "").lower()
+    is_off = said in {"off", "0", "false"}
+    if not is_off and said not in {"", "on", "1", "true"}:
+        say_once(f"TRITUNE={said} is neither `on` nor `off`, so kernels run what is locked")
+    return is_off
 
 
 def miss_is_error() -> bool:
     said = os.environ.get("TRITUNE_MISS", "default").lower()
-    if said not in {"default", "error"} and said not in _strange:
-        _strange.add(said)
-        logging.getLogger("tritune").warning(
-            "TRITUNE_MISS=%s is neither `default` nor `error`, so a miss runs the default", said
+    if said not in {"default", "error"}:
+        say_once(
+            f"TRITUNE_MISS={said} is neither `default` nor `error`, so a miss runs the default"
         )
     return said == "error"
 
 
-_strange: set[str] = set()
-"""What TRITUNE_MISS said and cannot mean, each told once."""
+def say_once(text: str) -> None:
+    """Warn of a variable that does not do what its user means, once a process."""
+    if text not in _said:
+        _said.add(text)
+        logging.getLogger("tritune").warning("%s", text)
+
+
+_said: set[str] = set()
 
 
 def miss_log() -> str:

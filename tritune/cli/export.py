@@ -132,6 +132,6 @@ def _put(texts: dict[str, str], output: Path | None) -> None:
             click.echo(text, nl=False)
             continue
         at = output / name if name else output
-        places.refuse_unwritable(at.parent)
+        places.refuse_unwritable(at.parent, file=at)
         places.write(at, text)
         click.echo(f"wrote {at}", err=True)

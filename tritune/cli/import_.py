@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -63,14 +63,47 @@ def import_(files: tuple[str, ...], *, renames: tuple[str, ...], **given: Any) -
     from tritune import pipeline
     from tritune.cli import filters
 
-    options = pipeline.ImportOptions(renames=filters.pairs(renames, "'--rename'"), **given)
+    pairs = filters.pairs(renames, "'--rename'")
+    options = pipeline.ImportOptions(renames=pairs, project=_project(), **given)
     imported = pipeline.import_tables(files, options)
     for one in imported:
         click.echo(_counts(one))
         for note in _notes(one):
             click.echo(f"{one.path}: {note}", err=True)
-    swept = f"tritune sweep {options.sweep}" if options.sweep else "the next sweep of this kernel"
-    click.echo(f"next: {swept} times them, and says what beats them", err=True)
+    for line in _next(imported, options.sweep):
+        click.echo(line, err=True)
+
+
+def _project() -> tuple[Path, ...]:
+    """The sweep files of the project that one stands in, if it names any."""
+    from tritune.cli import project
+    from tritune.errors import SpecError
+
+    try:
+        return project.sweep_files(())
+    except SpecError:
+        return ()
+
+
+def _next(imported: Sequence[Imported], sweep: Path | None) -> Iterator[str]:
+    """Which sweep times the entries; of those that none does, what makes one."""
+    from tritune.views.misses import yaml_row
+
+    known = [one.unasked for one in imported if one.unasked is not None]
+    missed = [(found.sweep, one) for found in known for one in found.keys]
+    for path, one in missed:
+        why = f": {one.why}" if one.problem is None else ""
+        yield f"no shape of {path} asks for {one.key}, so no sweep times it{why}"
+    rows = dict.fromkeys(yaml_row(one.problem) for _, one in missed if one.problem is not None)
+    if rows:
+        yield f"add to the shapes of {known[0].sweep}:"
+        yield from (f"  - {row}" for row in rows)
+    named = sweep or (known[0].sweep if known else None)
+    times = "times them, and says what beats them"
+    if named is None:
+        yield f"next: where a shape of its sweep file asks for them, the next sweep {times}"
+    elif rows or len(missed) < sum(len(one.fates) for one in imported):
+        yield f"next: tritune sweep {named} {times}"
 
 
 def _counts(one: Imported) -> str:

@@ -10,6 +10,7 @@ import click
 from tritune.cli import options as shared
 
 if TYPE_CHECKING:
+    from tritune.merge import Merged
     from tritune.model import Lock
 
 
@@ -57,6 +58,8 @@ def _merge(files: tuple[Path, ...], output: Path | None, path: str | None) -> No
     base = _read(before[0], path, "base") if before else Lock()
     merged = merging.merge(base, _read(ours, path, "ours"), _read(theirs, path, "theirs"))
     lock.write(output or ours, merged.lock)
+    if path is None:  # git's driver says only what somebody has to settle
+        click.echo(f"wrote {output or ours}: {_counts(merged)}", err=True)
     for at in merged.unsettled:
         text = f"unsettled: {at.kernel.rpartition(':')[2]} on {at.device}: {at.key}"
         click.echo(
@@ -64,6 +67,16 @@ def _merge(files: tuple[Path, ...], output: Path | None, path: str | None) -> No
         )
     if merged.unsettled:
         click.echo("next: tritune sweep --stale", err=True)
+
+
+def _counts(merged: Merged) -> str:
+    parts = [
+        f"{len(merged.lock.entries)} locked",
+        f"{merged.taken} taken from theirs",
+        f"{merged.removed} removed by theirs" if merged.removed else "",
+        f"{len(merged.unsettled)} unsettled",
+    ]
+    return ", ".join(part for part in parts if part)
 
 
 def _read(file: Path, path: str | None, side: str) -> Lock:

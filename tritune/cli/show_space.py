@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from tritune.cli import options as shared
+from tritune.cli.root import NO
 
 
 @click.command()
@@ -15,8 +16,11 @@ from tritune.cli import options as shared
 @shared.only
 @shared.target
 @shared.as_json
-def space(file: Path, *, as_json: bool, **given: Any) -> None:
-    """Count the configs that each constraint of a sweep removes."""
+def space(file: Path, *, as_json: bool, **given: Any) -> int:
+    """Count the configs that each constraint of a sweep removes.
+
+    The exit code is 1 where they leave no config on any problem, which no sweep takes.
+    """
     from tritune import pipeline
 
     counts = pipeline.space_counts(file, pipeline.SweepOptions(**given))
@@ -24,7 +28,8 @@ def space(file: Path, *, as_json: bool, **given: Any) -> None:
         from tritune.views import json_view
 
         click.echo(json_view.space_json(str(file), counts))
-        return
-    from tritune.views import page, tables
+    else:
+        from tritune.views import page, tables
 
-    page.put(tables.space_table(str(file), counts))
+        page.put(tables.space_table(str(file), counts))
+    return NO if counts.left and not any(number for _, number in counts.left) else 0

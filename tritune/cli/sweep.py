@@ -105,6 +105,15 @@ def sweep(files: tuple[Path, ...], *, as_json: bool, **given: Any) -> int:
         _print_json(reports)
     if faults:
         raise faults[0] if len(faults) == 1 else ManyMistakesError(faults)
+    return _code(reports, options)
+
+
+def _code(reports: list[Report], options: SweepOptions) -> int:
+    from tritune import pipeline
+
+    log = options.shapes_from
+    if log is not None and pipeline.names_others_alone(log, reports):
+        return NO
     return NO if any(report.unsolved for report in reports) else 0
 
 

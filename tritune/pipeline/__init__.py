@@ -30,6 +30,7 @@ from tritune.pipeline.compiling import (
 )
 from tritune.pipeline.importing import Imported, ImportOptions, import_tables
 from tritune.pipeline.job import Job, Observer, SweepOptions, start
+from tritune.pipeline.missed import names_others_alone
 from tritune.pipeline.prebuilding import PrebuildOptions, prebuild
 from tritune.pipeline.questions import device, rejected, space_counts
 from tritune.pipeline.retiming import retime
@@ -53,6 +54,7 @@ __all__ = [
     "compile_only",
     "device",
     "import_tables",
+    "names_others_alone",
     "not_fresh",
     "prebuild",
     "refuse_wrong",

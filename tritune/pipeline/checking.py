@@ -171,7 +171,8 @@ def asked_for(
                 own, _ = keyed.of_kernel(sweep, info)
                 yield Asked(sweep=own, info=info, file=files[at], triton=version)
         except TrituneError as fault:
-            faults.append(fault)
+            if str(fault) not in map(str, faults):  # one lockfile is that of many sweep files
+                faults.append(fault)
 
 
 def _is_wanted(chip: Target, options: CheckOptions) -> bool:

@@ -166,7 +166,7 @@ def report(
             *(f"nothing to time, the op launches nothing: {p}" for p in empty),
         ),
         not_interpreted=tuple(job.not_interpreted),
-        replayed=job.setting.record is not None,
+        replayed=job.setting.record is not None and bool(outcomes),
         wall_s=time.monotonic() - job.started,
         gpu_s=gpu_s,
     )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tritune import configlist, configtables, devicelabels, lock
@@ -15,9 +15,10 @@ from tritune.configtables import Row, Table
 from tritune.device import targets
 from tritune.errors import TableError
 from tritune.model import DeviceIdentity, Entry, Evidence, Lock, LockedKey
-from tritune.pipeline import questions
+from tritune.pipeline import questions, unasked
 from tritune.pipeline.asking import ask
 from tritune.pipeline.receiving import Home, Taken, home, take
+from tritune.pipeline.unasked import Unasked
 
 VLLM, CONFIGS, AUTOTUNE = "vllm", "configs", "autotune-cache"
 
@@ -35,6 +36,8 @@ class ImportOptions:
     key: str = ""
     renames: Mapping[str, str] = field(default_factory=dict)
     force: bool = False
+    project: tuple[Path, ...] = ()
+    """Its sweep files, to say which keys none of them asks for."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,6 +53,8 @@ class Imported:
     overruled: str
     """What the file's name calls the device, where --device says that it is another."""
     taken: Taken
+    unasked: Unasked | None = None
+    """What no shape asks for, of an import without a sweep file; None where it is not known."""
 
     @property
     def counts(self) -> Counter[str]:
@@ -75,7 +80,13 @@ def import_tables(files: Sequence[str], options: ImportOptions) -> tuple[Importe
         taken = take(table, device, to, renames=options.renames, template=options.key)
         found.append((table, device, taken))
     _refuse_doubled(found)
-    return tuple(_write(*one, to, path, force=options.force) for one in found)
+    written = [_write(*one, to, path, force=options.force) for one in found]
+    if options.sweep is not None:
+        return tuple(written)
+    return tuple(
+        replace(one, unasked=unasked.find(one.kernel, tuple(one.fates), device, options.project))
+        for one, (_, device, _) in zip(written, found, strict=True)
+    )
 
 
 def _read(file: str, options: ImportOptions) -> Table:

@@ -16,7 +16,7 @@ from pathlib import Path
 from tritune import keys, misslog
 from tritune.device import locked
 from tritune.misslog import MissLog
-from tritune.model import DTYPES, Missed, Problem, Report, Value
+from tritune.model import DTYPES, KernelInfo, Missed, Problem, Report, Sweep, Target, Value
 from tritune.pipeline.conclude import nothing
 from tritune.pipeline.job import Job, narrowed, near
 from tritune.pipeline.looking import desks
@@ -50,9 +50,26 @@ def asked_for(jobs: Sequence[Job], path: Path) -> tuple[Job, ...]:
 
 def nothing_missed(job: Job) -> Report:
     """What a sweep has to say where the log leaves it nothing to do."""
-    log, name = near((job.options.shapes_from or Path()).absolute()), job.info.name
-    why = f"no problem has a key that {log} names" if job.missed else f"{log} has no miss of {name}"
-    return nothing(job, why)
+    path = job.options.shapes_from or Path()
+    log, name = near(path.absolute()), job.info.name
+    if job.missed:
+        return nothing(job, f"no problem has a key that {log} names")
+    return nothing(job, f"{log} has no miss of {name}; {_held(misslog.read(path))}")
+
+
+def names_others_alone(path: Path, reports: Sequence[Report]) -> bool:
+    """Whether a log has misses, and none that these sweeps have a problem of."""
+    found = any(one.problem is not None for report in reports for one in report.missed)
+    return not found and bool(misslog.read(path).counts)
+
+
+def _held(log: MissLog) -> str:
+    """The kernels that a log names, in its order."""
+    names = log.kernels
+    if not names:
+        return "it is empty"
+    more = f" and {len(names) - SHOWN} more kernels" if len(names) > SHOWN else ""
+    return f"it has misses of {', '.join(names[:SHOWN])}{more}"
 
 
 def guesses(rows: Sequence[Problem], key: str) -> tuple[Guess, ...]:
@@ -73,12 +90,22 @@ def _cut(log: MissLog, path: Path) -> Iterator[str]:
 
 
 def _asked_for(job: Job, log: MissLog) -> Job:
-    rows, wanted = job.sweep.problems, log.of(job.info.name)
+    missed = problems_of(job.sweep, job.info, job.target, log.of(job.info.name))
+    problems = tuple(one.problem for one in missed if one.problem is not None)
+    sweep = replace(job.sweep, problems=problems)
+    return replace(job, sweep=narrowed(sweep, job.options.only), missed=missed)
+
+
+def problems_of(
+    sweep: Sweep, info: KernelInfo, target: Target, wanted: Sequence[tuple[str, int]]
+) -> tuple[Missed, ...]:
+    """Each key, with its count, and a problem as the sweep file's that has it."""
+    rows = sweep.problems
     tried = [guesses(rows, key) for key, _ in wanted]
-    reference = job.sweep.kernel or job.info.name, job.sweep.problem
-    configs = tuple(dict.fromkeys((job.info.default, *job.info.configs)))
+    reference = sweep.kernel or info.name, sweep.problem
+    configs = tuple(dict.fromkeys((info.default, *info.configs)))
     tasks = [
-        (reference, job.target, tuple(guess.problem for guess in some), configs, key)
+        (reference, target, tuple(guess.problem for guess in some), configs, key)
         for (key, _), some in zip(wanted, tried, strict=True)
     ]
     found: dict[int, Missed] = {}
@@ -86,10 +113,7 @@ def _asked_for(job: Job, log: MissLog) -> Job:
         for index, answer in pool.run(locked.matching, tasks, LIMIT_S):
             key, lines = wanted[index]
             found[index] = _missed(Missed(key=key, lines=lines), answer, tried[index], rows)
-    missed = tuple(found[index] for index in sorted(found))
-    problems = tuple(one.problem for one in missed if one.problem is not None)
-    sweep = replace(job.sweep, problems=problems)
-    return replace(job, sweep=narrowed(sweep, job.options.only), missed=missed)
+    return tuple(found[index] for index in sorted(found))
 
 
 def _missed(

@@ -13,7 +13,7 @@ from enum import Enum
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tritune import setting
+from tritune import places, setting
 from tritune.cores import default_jobs
 from tritune.device import locked, targets, toolchain
 from tritune.errors import TrituneError
@@ -104,7 +104,8 @@ def prebuild(paths: Sequence[Path], options: PrebuildOptions, observer: Observer
     """Compile all that the lockfiles hold for one GPU, for the problems of some sweep files.
 
     Raises:
-        TrituneError: there is no such target, no GPU, or no assembler that works.
+        TrituneError: there is no such target, no GPU, no assembler that works, or no cache that
+            can be written.
     """
     began = time.monotonic()
     place = _place(options)
@@ -137,8 +138,17 @@ def _place(options: PrebuildOptions) -> setting.Setting | None:
 
 
 def _folder(pool: Pool) -> str:
+    """Triton's compile cache, which is what all of the work is for.
+
+    Raises:
+        EnvironmentFaultError: it takes no file.
+    """
     [(_, answer)] = pool.run(locked.own_cache, [()], CACHE_LIMIT_S)
-    return answer.value if isinstance(answer, Done) else ""
+    folder = answer.value if isinstance(answer, Done) else ""
+    if folder:
+        hint = "set TRITON_CACHE_DIR to a folder that can be written"
+        places.refuse_unwritable(Path(folder), hint=hint)
+    return folder
 
 
 def _in_files(asked: Asked, options: PrebuildOptions) -> Iterator[Asked]:

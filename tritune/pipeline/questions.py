@@ -71,7 +71,8 @@ def _newest(path: Path, sweep: Sweep, options: SweepOptions) -> Path:
     found = next((record for record in records if record.is_file()), None)
     if found is None:
         raise TrituneError(
-            "no journal of this sweep on this machine",
+            "no journal of this sweep on this machine, and none recorded; a sweep with no GPU "
+            "keeps none, and lists what it rejects at its end",
             where=str(path),
             hint="`tritune sweep` on a GPU writes one; --journal DIR reads another machine's",
         )

@@ -127,7 +127,7 @@ def take(
         keys = [(fitting.key_of(row, template, to.receiver), row) for row in table.rows]
         aside = fitting.ignored(table.rows[0], template, to.receiver)
         return Taken(rows=_by_key(keys, configs), aside=aside)
-    asked = _keys(to.swept, device)
+    asked = keys_of(to.swept, device)
     names = list(dict.fromkeys(name for key in asked for name in split(key)))
     for row in table.rows:
         fitting.check_row(row, to.receiver, names)
@@ -198,7 +198,7 @@ def _by_key(
     return found
 
 
-def _keys(swept: Swept, device: DeviceIdentity) -> dict[str, Problem]:
+def keys_of(swept: Swept, device: DeviceIdentity) -> dict[str, Problem]:
     """The key of every problem of a sweep file, as a launch there would have it."""
     sweep, info = swept.sweep, swept.info
     reference, target = (sweep.kernel or info.name, sweep.problem), targets.of_device(device)

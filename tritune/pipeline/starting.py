@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,7 +38,7 @@ def start(reference: str, folder: Path, *, force: bool) -> Started:
         TrituneError: there is no such kernel, or a file is there already and not *force*.
     """
     references.refuse(reference, "Triton kernels")
-    _refuse_there([folder / f"{references.short(reference)}.yaml"], force=force)
+    _refuse_sweep(folder / f"{references.short(reference)}.yaml", reference, force=force)
     places.refuse_unwritable(folder)
     about = ask(subjects.describe, reference)
     sweep = folder / f"{about.short}.yaml"
@@ -81,6 +82,35 @@ def _target() -> str:
     except EnvironmentFaultError:  # a driver that does not answer is no reason not to begin
         return ""
     return here.name if here is not None and here.name in KNOWN_TARGETS else ""
+
+
+def _refuse_sweep(path: Path, reference: str, *, force: bool) -> None:
+    """Two kernels may have one short name, and so one sweep file."""
+    owner = _owner(path) if path.exists() and not force else ""
+    if not owner:
+        _refuse_there([path], force=force)
+    elif _from(path.parent, reference) == owner:
+        raise SpecError(
+            f"it is there already, of `{owner}`, and nothing was written",
+            where=str(path),
+            hint="--force replaces it",
+        )
+    else:
+        raise SpecError(
+            f"it is there already, of another kernel, `{owner}`, and nothing was written",
+            where=str(path),
+            hint=f"--output DIR puts that of `{reference}` elsewhere, --force replaces it",
+        )
+
+
+def _owner(path: Path) -> str:
+    """The kernel of a sweep file, which may have gaps still, as it is written there."""
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+    found = re.search(r"^kernel: *[\"']?([^\s\"'#]+)", text, flags=re.MULTILINE)
+    return found.group(1) if found else ""
 
 
 def _refuse_there(paths: Iterable[Path], *, force: bool) -> None:

@@ -42,6 +42,8 @@ class Traced:
     """What a program launched, and what was written of it."""
 
     exit_code: int
+    signal: str
+    """What ended the program, as SIGSEGV; empty where it ended by itself."""
     folder: Path
     trace: Trace
     sweeps: tuple[tuple[str, Path], ...]
@@ -103,8 +105,15 @@ def _run(command: Sequence[str], logs: Path, options: TraceOptions) -> int:
         what = f"it cannot be run: {error.strerror or error}"
         raise SpecError(what, where=command[0]) from error
     with _signals_to(program):
-        code = program.wait()
-    return code if code >= 0 else 128 - code
+        return program.wait()
+
+
+def _signal(code: int) -> str:
+    """The name of the signal that a code of `Popen` stands for."""
+    if code >= 0:
+        return ""
+    known = {each.value: each.name for each in signal.Signals}
+    return known.get(-code, f"signal {-code}")
 
 
 @contextmanager
@@ -150,7 +159,8 @@ def _written(found: Trace, code: int, options: TraceOptions) -> Traced:
         texts[folder / KEYS] = keys
     kept = _write(texts, force=options.force)
     return Traced(
-        exit_code=code,
+        exit_code=code if code >= 0 else 128 - code,
+        signal=_signal(code),
         folder=folder,
         trace=found,
         sweeps=tuple(sweeps),

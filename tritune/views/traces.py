@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tritune.tracelog import Trace, TracedKernel, TracedLaunch
 
 LOCKFILE = "tritune.lock"
+SOME_TARGET = "H200"
 SHOWN = 20
 """Keys of one kernel; the JSON has all."""
 
@@ -26,7 +27,13 @@ def report(traced: Traced) -> Group:
     """Kernels with their keys, most time first, and what was written."""
     kernels = traced.trace.kernels
     blocks = [part for kernel in kernels for part in _kernel(kernel, _total(traced.trace))]
-    return page(line(_summary(traced.trace)), *blocks, *map(line, _after(traced)))
+    ended = _ended(traced)
+    return page(
+        line(_summary(traced.trace)),
+        line(ended, "yellow") if ended else None,
+        *blocks,
+        *map(line, _after(traced)),
+    )
 
 
 def report_json(traced: Traced) -> str:
@@ -34,6 +41,7 @@ def report_json(traced: Traced) -> str:
     trace = traced.trace
     return json_view.document(
         exit_code=traced.exit_code,
+        signal=traced.signal or None,
         processes=json_view.plain(trace.processes),
         kernels=[_kernel_dict(traced, kernel) for kernel in trace.kernels],
         untraced=[{"kernel": name, "why": why} for name, why in trace.untraced],
@@ -73,6 +81,15 @@ def _summary(trace: Trace) -> str:
         f"{plural(len(trace.processes), 'process', 'processes')} launched "
         f"{plural(len(trace.kernels), 'kernel')} {plural(launches, 'time')}{time}"
     )
+
+
+def _ended(traced: Traced) -> str:
+    """That the trace may not be of all that the program launches, where it failed."""
+    if not traced.exit_code:
+        return ""
+    code = f"ended with exit code {traced.exit_code}"
+    how = f"was ended by {traced.signal}" if traced.signal else code
+    return f"the program {how}, and the trace ends there"
 
 
 def _kernel(kernel: TracedKernel, total_us: float) -> Iterator[Any]:
@@ -119,7 +136,12 @@ def _after(traced: Traced) -> Iterator[str]:
     for path in traced.kept:
         yield f"kept {path}, which was there: --force replaces it"
     if traced.sweeps:
-        yield f"next: tritune sweep {' '.join(str(path) for _, path in traced.sweeps)}"
+        sweep = f"tritune sweep {' '.join(str(path) for _, path in traced.sweeps)}"
+        if any(one.device for one in traced.trace.processes):
+            yield f"next: {sweep}"
+        else:  # the files name no target, and a sweep here would ask for one
+            yield f"next, on a machine with a GPU: {sweep}"
+            yield f"or here, to compile and time nothing: {sweep} --target {SOME_TARGET}"
         yield f"then: TRITUNE_LOCKFILE={traced.folder / LOCKFILE} where it runs"
 
 
