@@ -490,7 +490,7 @@ def test_override_holds_in_other_threads(tmp_path):
             {"B": 8, "num_warps": 64},
             (
                 "a config of `jitted.<locals>.fill` cannot launch: num_warps: "
-                "expected an integer from 1 to 32, got 64\nhint: write a number"
+                "expected an integer from 1 to 32, got 64\nhint: write 32 or less"
             ),
         ),
         (

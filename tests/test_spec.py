@@ -279,7 +279,7 @@ def test_tags_run_nothing():
                 "s.yaml:2:27: space.num_warps[2]: expected a power of two, got 0\n"
                 "hint: the smallest is 1\n"
                 "s.yaml:2:30: space.num_warps[3]: expected an integer from 1 to 32, got 64\n"
-                "hint: write a number\n"
+                "hint: write 32 or less\n"
                 's.yaml:2:34: space.num_warps[4]: expected an integer, got "4" in quotes\n'
                 "hint: write 4 without the quotes\n"
                 "s.yaml:2:39: space.num_warps[5]: expected an integer, got `on`, which YAML"
@@ -294,7 +294,7 @@ def test_tags_run_nothing():
             "{num_stages: 2, maxnreg: [null, 0]}",
             (
                 "s.yaml:2:40: space.maxnreg[1]: expected an integer from 1 to 255, got 0\n"
-                "hint: write a number"
+                "hint: write 1 or more"
             ),
         ),
         (
@@ -305,7 +305,7 @@ def test_tags_run_nothing():
             "{num_warps: {pow2: [1, 64]}}",
             (
                 "s.yaml:2:20: space.num_warps: expected an integer from 1 to 32, got 64\n"
-                "hint: write a number"
+                "hint: write 32 or less"
             ),
         ),
         (

@@ -16,7 +16,8 @@ def slip(name: str, value: int) -> tuple[str, str] | None:
         return f"expected a power of two, got {value}", nearest(value)
     least, most = ENDS.get(name, (0, value))
     if not least <= value <= most:
-        return f"expected an integer from {least} to {most}, got {value}", NUMBER
+        hint = f"write {most} or less" if value > most else f"write {least} or more"
+        return f"expected an integer from {least} to {most}, got {value}", hint
     return None
 
 
