@@ -62,7 +62,7 @@ def extra(x, out, n, EXTRA: tl.constexpr):
     at = tl.program_id(0) * 512 + tl.arange(0, 512)
     value = tl.load(x + at, mask=at < n)
     work = value
-    # Eight by eight: another remainder of the unrolled loop is up to 1 % by itself.
+    # Eight by eight: another remainder of the unrolled loop is up to a hundredth by itself.
     for _ in range(8 * (1000 + EXTRA)):
         work = work * 0.999 + 0.001
     tl.store(out + at, tl.where(work == 12345.0, work, value), mask=at < n)

@@ -25,7 +25,7 @@ from fakes import (
     grid_problems,
     grid_samples,
 )
-from tritune.choose import choose
+from tritune.choose import choose, tied
 from tritune.device.guards import Canary, Guard, NoSensors
 from tritune.journal import Journal
 from tritune.model import (
@@ -193,7 +193,7 @@ class Decision:
 
     def keeps(self, config: Config) -> bool:
         """Whether that is as good as the winner, as far as this sweep could tell."""
-        return _chosen(self.outcomes, self.default, entry(config)).config == config
+        return config in tied(self.outcomes, self.winner.config)
 
 
 def sweep(

@@ -25,7 +25,7 @@ from fakes import (
     measured,
     rejected,
 )
-from tritune.choose import choose, contenders
+from tritune.choose import choose, contenders, tied
 from tritune.device import Device
 from tritune.measure import measure
 from tritune.model import (
@@ -303,9 +303,16 @@ def test_a_gain_that_the_confirmation_does_not_show_leaves_the_default() -> None
 
 @pytest.mark.parametrize(
     ("raced", "again", "kept"),
-    [(10.15, 10.3, False), (10.15, 10.05, True), (10.05, 10.4, True), (10.2, 9.9, True)],
+    [
+        (10.3, 10.32, False),
+        (10.15, 10.05, True),
+        (10.05, 10.4, True),
+        (10.2, 9.9, True),
+        # By more than the margin in both, but processes move them apart by as much as that.
+        (10.15, 10.35, True),
+    ],
 )
-def test_who_holds_a_place_gives_way_to_what_is_better_in_both_processes_alone(
+def test_who_is_locked_gives_way_to_what_is_surely_better_in_every_process(
     raced: float, again: float, *, kept: bool
 ) -> None:
     outcomes = (
@@ -489,3 +496,37 @@ def test_the_recorded_grid_keeps_its_incumbent_when_it_is_tuned_again() -> None:
     ]
 
     assert set(again) == {replace(first, change="kept", ties=one.ties) for one in again if one}
+
+
+def test_a_third_process_that_agrees_makes_a_lead_sure() -> None:
+    locked, better, slow = (
+        confirmed(10.2, 10.4, BLOCK=128),
+        confirmed(10.0, 10.0, BLOCK=64),
+        confirmed(20.0, 20.0, BLOCK=512),
+    )
+    thrice = [
+        replace(one, doubted_us=(us,) * 15)
+        for one, us in ((locked, 10.35), (better, 10.0), (slow, 20.0))
+    ]
+
+    assert winner(locked, better, slow, incumbent=entry(B)).config == B
+    assert winner(*thrice, incumbent=entry(B)).config == A
+
+
+def test_what_a_process_adds_costs_the_default_no_place_that_it_has_not() -> None:
+    outcomes = (confirmed(10.0, 10.0, BLOCK=64), confirmed(10.2, 10.3, BLOCK=128))
+
+    # The default is only the author's guess: it goes by the margin.
+    assert winner(*outcomes, confirmed(10.15, 10.35, BLOCK=512)).config == A
+
+
+def test_ties_of_a_winner_are_all_that_may_be_as_good() -> None:
+    outcomes = [
+        confirmed(10.0, 10.0, BLOCK=64),
+        confirmed(10.12, 10.12, BLOCK=128),
+        confirmed(10.4, 10.4, BLOCK=256),
+        confirmed(20.0, 20.0, BLOCK=512),
+    ]
+
+    assert tied(outcomes, A) == {A, B}
+    assert winner(*outcomes).ties == 1

@@ -19,7 +19,7 @@ import pytest
 
 import planted
 from fakes import measured
-from tritune.choose import _gives_way, choose
+from tritune.choose import choose
 from tritune.device import cuda, guards
 from tritune.device.guards import Guard
 from tritune.model import (
@@ -34,6 +34,7 @@ from tritune.model import (
 from tritune.paired import compare
 from tritune.pipeline.cases import Case
 from tritune.pipeline.rounds import Rounds
+from tritune.standing import gives_way
 
 ROOT = Path(__file__).resolve().parent.parent
 pytestmark = pytest.mark.gpu
@@ -425,7 +426,7 @@ def test_a_hundred_comparisons_of_a_binary_with_itself_call_one_difference_at_mo
             measured(samples=us, finals=us, confirm=confirm, floor=floor)
             for us, confirm in ((one, again), (other, another))
         ]
-        called += _gives_way(*pair) or _gives_way(*reversed(pair))
+        called += gives_way(*pair) or gives_way(*reversed(pair))
         apart = max(apart, abs(compare(one, other).excess))
     tell(f"A/A: {called} of 100 called, apart by {apart:.2%} at most in one window")
     assert called <= 1

@@ -11,12 +11,14 @@ But both decide. A process places its tensors at addresses of its own, which mov
 is bound by memory by half a percent to two against another, alike in every round of that process
 and otherwise in the next: no number of rounds shows it. So who holds a place gives way only to
 what is better by more than the margin in each of them, and what leads is what leads in all taken
-together. A config that is locked is asked about in a third process before it goes.
+together. A config that is locked is asked about in a third process before it goes, and the lead
+has to be sure for what processes add, as the contenders of the problem show it (`standing`).
 
 In simulated second decisions on the softmax and split-K problems of `sweeps/recorded`, with a
 binary off by 0.5 % in each process, the confirmation alone changed 7.6 % of the entries, half of
-them for a true gain of less than 0.5 %; finals and confirmation 2.9 %; with the third process
-0.7 %, for a true gain of 1.6 % in the middle (`tests/benchmarks/bench_trust.py`).
+them for a true gain of less than 0.5 %; finals and confirmation 2.9 %, with the third process
+0.7 %, with all of it none of 336; at 1 % a process 0.9 % (`tests/benchmarks/bench_trust.py`).
+On an H200 2 of 97 changed before the last part, for 1.5 and 2.3 %.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ import statistics
 from collections.abc import Iterable, Sequence
 
 from tritune.model import Config, Entry, Evidence, Measured, Outcome, Winner
-from tritune.paired import BEAT, Comparison, compare
+from tritune.paired import BEAT, TIE
+from tritune.standing import compared, doubt_of, gives_way, in_finals, together
 
 FIGURES = 3
 """Figures of a time in the evidence."""
@@ -50,7 +53,9 @@ def choose(
     if not ran:
         return None
     holders = ([incumbent.config] if incumbent else []) + [default]
-    chosen = _choose(ran, _groups(ran, holders))
+    held = _groups(ran, holders)
+    locked = _groups(ran, holders[:1]) if incumbent else []
+    chosen = _choose(ran, held, locked[0] if locked else None)
     configs = _configs(chosen)
     config = next((holder for holder in holders if holder in configs), configs[0])
     evidence = _evidence(chosen, ran, default, triton)
@@ -93,7 +98,14 @@ def replaces(outcomes: Sequence[Outcome], *, default: Config, incumbent: Config 
     """Whether an incumbent that still runs would lose its place."""
     ran = _ran(outcomes)
     held = _groups(ran, [incumbent] if incumbent else [])
-    return bool(held) and _choose(ran, [*held, *_groups(ran, [default])]) is not held[0]
+    return bool(held) and _choose(ran, [*held, *_groups(ran, [default])], held[0]) is not held[0]
+
+
+def tied(outcomes: Sequence[Outcome], winner: Config) -> frozenset[Config]:
+    """The configs that may be as good as a winner, as far as these outcomes tell; it included."""
+    ran = _ran(outcomes)
+    [chosen] = _groups(ran, [winner])
+    return frozenset(config for one in (chosen, *_ties(chosen, ran)) for config in _configs(one))
 
 
 def runner_up(outcomes: Sequence[Outcome], away: Sequence[Config]) -> Config | None:
@@ -109,7 +121,7 @@ def losses(outcomes: Sequence[Outcome], winner: Config) -> dict[Config, float]:
     """How much slower every config that ran is than the winner, relative; not below nothing."""
     ran = _ran(outcomes)
     return {
-        config: max(_compare(one, chosen).excess, 0.0)
+        config: max(compared(one, chosen).excess, 0.0)
         for chosen in _groups(ran, [winner])[:1]
         for one in ran
         for config in _configs(one)
@@ -120,41 +132,21 @@ def _raced_us(measured: Measured) -> float:
     return statistics.median(measured.finals_us)
 
 
-def _choose(ran: Sequence[Measured], holders: Sequence[Measured]) -> Measured:
+def _choose(
+    ran: Sequence[Measured], holders: Sequence[Measured], incumbent: Measured | None
+) -> Measured:
     proposed = _proposed(ran, holders)
     if not proposed.confirm_us:
         return proposed
     confirmed = [one for one in ran if one.confirm_us]
-    fastest = min(confirmed, key=lambda one: _together(one, proposed).excess)
-    best = proposed if _together(proposed, fastest).is_tie else fastest
+    fastest = min(confirmed, key=lambda one: together(one, proposed).excess)
+    best = proposed if together(proposed, fastest).is_tie else fastest
     still = [one for one in holders if one.confirm_us]
-    return next((one for one in still if not _gives_way(one, best)), best)
-
-
-def _gives_way(holder: Measured, challenger: Measured) -> bool:
-    """Whether the challenger beats it: by all processes together, and by the margin in each."""
-    least = min(one.excess for one in _windows(holder, challenger))
-    return least > BEAT and _together(holder, challenger).is_beaten
-
-
-def _together(one: Measured, other: Measured) -> Comparison:
-    """The mean of what the finals and the confirmations say."""
-    found = _windows(one, other)
-    return Comparison(
-        excess=statistics.fmean(each.excess for each in found),
-        noise=math.hypot(*(each.noise for each in found)) / len(found),
-        floor=found[0].floor,
+    doubt = doubt_of(ran)
+    return next(
+        (one for one in still if not gives_way(one, best, doubt if one is incumbent else 0.0)),
+        best,
     )
-
-
-def _windows(one: Measured, other: Measured) -> list[Comparison]:
-    """In each process that timed both."""
-    found = [_compare_finals(one, other)]
-    if one.confirm_us and other.confirm_us:
-        found.append(_compare(one, other))
-    if one.doubted_us and other.doubted_us:
-        found.append(compare(one.doubted_us, other.doubted_us, max(one.floor, other.floor)))
-    return found
 
 
 def _proposed(ran: Sequence[Measured], holders: Sequence[Measured]) -> Measured:
@@ -165,13 +157,13 @@ def _proposed(ran: Sequence[Measured], holders: Sequence[Measured]) -> Measured:
     last = [one for one in field if len(one.finals_us) == rounds]
     best = min(last, key=_finals_us)
     for holder in holders:
-        if not _compare_finals(holder, best).is_beaten:
+        if not in_finals(holder, best).is_beaten:
             return holder
     return next(
         one
         for one in last
-        if _compare_finals(one, best).is_tie
-        and all(_compare_finals(holder, one).is_beaten for holder in holders)
+        if in_finals(one, best).is_tie
+        and all(in_finals(holder, one).is_beaten for holder in holders)
     )
 
 
@@ -179,27 +171,8 @@ def _finals_us(measured: Measured) -> float:
     return statistics.median(measured.finals_us or measured.samples_us)
 
 
-def _compare(one: Measured, other: Measured) -> Comparison:
-    """By the confirmation where both are in it, else by the finals, else by screening."""
-    if one.confirm_us and other.confirm_us:
-        return compare(one.confirm_us, other.confirm_us, max(one.floor, other.floor))
-    return _compare_finals(one, other)
-
-
-def _compare_finals(one: Measured, other: Measured) -> Comparison:
-    """Round by round where both were in the finals (the eliminated up to where they left)."""
-    if one.finals_us and other.finals_us:
-        return compare(one.finals_us, other.finals_us, max(one.floor, other.floor))
-    ratio = _screened_us(one) / _screened_us(other)
-    return Comparison(excess=ratio - 1, noise=max(one.noise, other.noise))
-
-
-def _screened_us(measured: Measured) -> float:
-    return statistics.median(measured.samples_us or measured.finals_us)
-
-
 def _evidence(chosen: Measured, ran: Sequence[Measured], default: Config, triton: str) -> Evidence:
-    excesses = [_compare(other, chosen).excess for other in _shown(chosen, ran)]
+    excesses = [compared(other, chosen).excess for other in _shown(chosen, ran)]
     return Evidence(
         us=_figures(chosen.median_us),
         default_us=next((_figures(one.median_us) for one in _groups(ran, [default])), None),
@@ -225,8 +198,14 @@ def _shown(chosen: Measured, ran: Sequence[Measured]) -> list[Measured]:
 
 
 def _ties(chosen: Measured, ran: Sequence[Measured]) -> list[Measured]:
-    """Whom the chosen would not take the place of: the winner of another sweep is among them."""
-    return [one for one in _others(chosen, ran) if not _gives_way(one, chosen)]
+    """Who may be as good, as far as this sweep can tell: the winner of another is among them.
+
+    A default that the other kept was within its margin, or a winner within a tie, by samples
+    that are half a tie from these: so it is one for as much more than the margin.
+    """
+    doubt, margin = doubt_of(ran), BEAT + TIE
+    others = [one for one in ran if one is not chosen]
+    return [one for one in others if not gives_way(one, chosen, doubt, margin)]
 
 
 def _stands(before: Evidence, now: Evidence) -> bool:

@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT)]
 
 from tritune import lock, paired  # noqa: E402
-from tritune.choose import choose  # noqa: E402
+from tritune.choose import tied  # noqa: E402
 from tritune.journal import Journal  # noqa: E402
 from tritune.model import Config, Entry, LockedKey, Measured, Outcome  # noqa: E402
 
@@ -43,21 +43,13 @@ class Swept:
     entries: Mapping[LockedKey, Entry]
     outcomes: Mapping[tuple[str, str], Sequence[Outcome]]
     """By kernel and key."""
-    defaults: Mapping[str, Config]
     gpu_s: float
     wall_s: float
 
     def keeps(self, at: LockedKey, entry: Entry) -> bool:
         """Whether it is as good as the winner, as far as this pass could tell."""
-        found = choose(
-            self.outcomes[at.kernel, at.key],
-            kernel=at.kernel,
-            key=at.key,
-            default=self.defaults[at.kernel],
-            incumbent=entry,
-            triton=entry.evidence.triton,
-        )
-        return found is not None and found.config == entry.config
+        outcomes = self.outcomes[at.kernel, at.key]
+        return entry.config in tied(outcomes, self.entries[at].config)
 
     def leads(self, at: LockedKey, slower: Config, faster: Config) -> list[float]:
         """By how much one led the other, in the finals and in each confirmation."""
@@ -106,7 +98,6 @@ def sweep(files: Sequence[str], lockfile: Path, journals: Path, *options: str) -
     return Swept(
         entries=dict(lock.read(lockfile).entries),
         outcomes=outcomes,
-        defaults={one["kernel"]["name"]: Config.of(one["kernel"]["default"]) for one in reports},
         gpu_s=sum(report["gpu_s"] for report in reports),
         wall_s=time.monotonic() - began,
     )
