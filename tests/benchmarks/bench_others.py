@@ -10,7 +10,10 @@ For each sweep file of tests/data/others whose package is installed, and on a GP
 
 A step that fails is told, and the next one is begun.
 
+With a folder that is kept, steps may be taken one by one, and `own` beside a `sweep` elsewhere.
+
     python tests/benchmarks/bench_others.py [--only NAME ...] [--problems N] [--json FILE]
+        [--folder FOLDER] [--steps sweep own served]
 """
 
 from __future__ import annotations
@@ -324,7 +327,9 @@ def counted(report: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     return report["kernel"]["name"], counts
 
 
-def measure(name: str, folder: Path, most: int | None = None) -> dict[str, Any]:
+def measure(
+    name: str, folder: Path, most: int | None = None, steps: Sequence[str] = ("sweep", *STEPS)
+) -> dict[str, Any]:
     """One sweep file, and *most* of its problems by their number, from the sweep to both timed."""
     from tritune.spec import read_sweep
 
@@ -343,10 +348,10 @@ def measure(name: str, folder: Path, most: int | None = None) -> dict[str, Any]:
             print(f"{name}: {what} failed\n{error}", flush=True)
             return None
 
-    row["sweep"] = tried("sweep", lambda: swept(file))
+    row["sweep"] = tried("sweep", lambda: swept(file)) if "sweep" in steps else None
     for index, one in enumerate(problems):
-        for each in STEPS:
-            if each == "own" or row["sweep"] is not None:
+        for each in (one for one in STEPS if one in steps):
+            if each == "own" or row["sweep"] or lockfile(file).is_file():
                 ask = partial(step, each, file, index)
                 one[each] = tried(f"{each} {one['problem']}", ask)
     return row
@@ -414,6 +419,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--problems", type=int, metavar="N", help="only the first N of each")
     parser.add_argument("--json", type=Path, metavar="FILE")
     parser.add_argument("--folder", type=Path, help="keep sweeps and lockfiles here")
+    parser.add_argument("--steps", nargs="+", choices=("sweep", *STEPS), default=("sweep", *STEPS))
     parser.add_argument("--dry-run", action="store_true", help="say what would be run")
     parser.add_argument("--step", nargs=3, help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
@@ -430,7 +436,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             elif given.dry_run:
                 print(f"{name}: would run {prepared(name, folder)}")
             else:
-                rows.append(measure(name, folder, given.problems))
+                rows.append(measure(name, folder, given.problems, given.steps))
                 print("\n".join(table(rows[-1])), flush=True)
                 if given.json:  # after each: what ends the run loses no earlier one
                     given.json.write_text(json.dumps(rows, indent=1))
