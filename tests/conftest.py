@@ -6,6 +6,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from projects import Project
+from tritune import misses, silicon, switches
 from tritune.device import cuda
 
 # A machine that does other work beside is slow, and that is no fault of a property.
@@ -19,6 +20,17 @@ def fresh(tmp_path_factory: pytest.TempPathFactory) -> Project:
     project = Project(tmp_path_factory.mktemp("fresh") / "project")
     project.lock()
     return project
+
+
+@pytest.fixture
+def plain_world(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The interpreter, none of the user's settings, and nothing said or known before."""
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    for name in ("TRITUNE", "TRITUNE_MISS", "TRITUNE_LOG", "TRITUNE_LOCKFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(misses, "_said", set())
+    monkeypatch.setattr(switches, "_said", set())
+    monkeypatch.setattr(silicon, "_no_driver", set())
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -25,20 +25,15 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 import tritune
 from test_runtime import FakeDriver, locked
-from tritune import adopt, adopted, contract, installing, misses, silicon
+from tritune import adopt, adopted, contract, installing
 from tritune.errors import KernelError, LockError
 
 HERE = "test_adopt"
 
 
 @pytest.fixture(autouse=True)
-def _world(monkeypatch):
+def _world(plain_world, monkeypatch):
     """The interpreter on an H100, none of the user's settings, and nothing installed after."""
-    monkeypatch.setenv("TRITON_INTERPRET", "1")
-    for name in ("TRITUNE", "TRITUNE_MISS", "TRITUNE_LOG", "TRITUNE_LOCKFILE"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(misses, "_said", set())
-    monkeypatch.setattr(silicon, "_no_driver", set())
     monkeypatch.setattr(adopted, "_announced", set())
     monkeypatch.setattr(driver, "_active", FakeDriver())
     installing.uninstall()  # what a test before may have left

@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from projects import H200
 from test_benchmarks import interpreted
 from test_docs import user_lines, written
 from tritune import lock
@@ -28,7 +29,6 @@ from tritune.model import (
     Candidate,
     Compiled,
     Config,
-    DeviceIdentity,
     KernelInfo,
     Measured,
     Problem,
@@ -42,17 +42,6 @@ ROOT = Path(__file__).resolve().parent.parent
 DATA = Path(__file__).parent / "data"
 MODULE = (DATA / "contract_kernel.py.txt").read_text(encoding="utf-8")
 """A kernel `k(x, y, n, BLOCK, SHIFT)`, its op and its problem; each test changes a word of it."""
-H200 = DeviceIdentity(
-    name="H200",
-    backend="cuda",
-    arch=90,
-    sms=132,
-    shared_bytes=232448,
-    bus_bits=6016,
-    memory_mhz=3201,
-    names=("NVIDIA H200",),
-)
-"""What the stand-in driver of `interpreted` says it is."""
 STAGES = (
     "loading the kernel",
     "verifying in the interpreter",

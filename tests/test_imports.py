@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from fakes import evidence
+from projects import H200, STAND_IN
 from tritune import lock
-from tritune.model import Config, DeviceIdentity, Evidence, Lock, Problem, Winner
+from tritune.model import Config, Lock, Problem, Winner
 
 ROOT = Path(__file__).resolve().parent.parent
 COMMAND_LINE = {"click", "rich", "yaml", "pydantic", "simpleeval", "filelock", "pynvml"}
@@ -22,18 +24,6 @@ import triton, triton.language as tl, tritune
 def add(x, y, n, B: tl.constexpr):
     o = tl.program_id(0) * B + tl.arange(0, B)
     tl.store(y + o, tl.load(x + o, mask=o < n) + 1, mask=o < n)
-"""
-FAKE = """\
-import types, triton
-
-class Driver:
-    utils = types.SimpleNamespace(get_device_properties=lambda index: dict(
-        multiprocessor_count=132, max_shared_mem=232448, mem_bus_width=5120,
-        mem_clock_rate=2619000))
-    def get_current_device(self): return 0
-    def get_current_target(self): return types.SimpleNamespace(backend="cuda", arch=90)
-
-triton.runtime.driver.set_active(Driver())
 """
 COMPILED = """\
 import torch.utils._triton
@@ -64,25 +54,14 @@ for n in (8, 100, 8):
 def ops(tmp_path):
     """A folder with a kernel module and a lockfile that has its key n=100."""
     (tmp_path / "ops.py").write_text(OPS, encoding="utf-8")
-    device = DeviceIdentity(
-        name="H100",
-        backend="cuda",
-        arch=90,
-        sms=132,
-        shared_bytes=232448,
-        bus_bits=5120,
-        memory_mhz=2619,
-    )
     winner = Winner(
         kernel="ops:add",
         key="n=100 x=f32",
         problem=Problem.of({}),
         config=Config.of({"B": 32, "num_warps": 8}),
-        evidence=Evidence(
-            us=1.0, default_us=2.0, margin=0.1, noise=0.0, bits="", ir="", triton="3.9.0"
-        ),
+        evidence=evidence(),
     )
-    lock.write(tmp_path / "tritune.lock", lock.merge_winners(Lock(), device, [winner]))
+    lock.write(tmp_path / "tritune.lock", lock.merge_winners(Lock(), H200, [winner]))
     return tmp_path
 
 
@@ -148,6 +127,6 @@ def test_an_unknown_name_of_the_package_is_an_ordinary_attribute_error(tmp_path)
 
 @pytest.mark.lowering
 def test_torch_compile_takes_a_locked_kernel_as_one_graph_with_its_config(ops):
-    said = python(FAKE + COMPILED, ops)
+    said = python(STAND_IN + COMPILED, ops)
 
     assert said.stdout.splitlines() == ["64 4 (1, 1, 1)", "32 8 (4, 1, 1)"], said.stderr

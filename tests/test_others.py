@@ -13,6 +13,7 @@ import pytest
 import torch
 import triton
 
+from fakes import evidence
 from others import PACKAGE, project
 from tritune import lock
 from tritune.device import bench as benches
@@ -620,12 +621,7 @@ def test_check_says_that_each_key_of_an_op_is_fresh(tmp_path, jobs):
             key=key,
             problem=problem,
             config=job.info.default,
-            evidence=Evidence(
-                us=1.0,
-                default_us=2.0,
-                margin=0.1,
-                noise=0.0,
-                bits="",
+            evidence=evidence(
                 ir="",
                 triton=triton.__version__,
                 source=job.info.source,

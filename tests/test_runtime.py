@@ -23,7 +23,8 @@ from triton.runtime.autotuner import Autotuner
 from triton.runtime.driver import driver
 
 import tritune
-from tritune import expression, lock, misses, predicate, runtime, silicon, switches
+from fakes import evidence
+from tritune import expression, lock, predicate, runtime, switches
 from tritune.errors import KernelError, LockError, LookupMissError
 from tritune.model import Config, DeviceIdentity, Entry, Evidence, Lock, LockedKey, Problem, Winner
 
@@ -41,14 +42,7 @@ H100 = DeviceIdentity(
 
 
 @pytest.fixture(autouse=True)
-def _world(monkeypatch):
-    """The interpreter, none of the user's settings, and nothing said or known before."""
-    monkeypatch.setenv("TRITON_INTERPRET", "1")
-    for name in ("TRITUNE", "TRITUNE_MISS", "TRITUNE_LOG", "TRITUNE_LOCKFILE"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(misses, "_said", set())
-    monkeypatch.setattr(switches, "_said", set())
-    monkeypatch.setattr(silicon, "_no_driver", set())
+def _world(plain_world, monkeypatch):
     monkeypatch.setattr(driver, "_active", None)
 
 
@@ -98,16 +92,7 @@ def locked(
             key=key,
             problem=Problem.of({}),
             config=Config.of(config),
-            evidence=Evidence(
-                us=1.0,
-                default_us=2.0,
-                margin=0.1,
-                noise=0.0,
-                bits="",
-                ir="",
-                triton="3.9.0",
-                reach=reach,
-            ),
+            evidence=evidence(reach=reach),
         )
         for key, config in entries.items()
     ]
@@ -880,7 +865,7 @@ def test_near_serves_no_size_beyond_what_was_verified(n, block, tmp_path, gpu):
         pytest.param(
             lambda text: json.dumps(json.loads(text), indent=2), (32, 16), id="in another layout"
         ),
-        pytest.param(lambda text: text.replace("1.0,", "1.0.0,"), (16, 16), id="damaged"),
+        pytest.param(lambda text: text.replace("10.0,", "10.0.0,"), (16, 16), id="damaged"),
         pytest.param(
             lambda text: json.dumps(json.loads(text.replace('"60 <= n <= 100"', "[60, 100]"))),
             (16, 16),

@@ -396,11 +396,7 @@ def test_a_kernel_with_our_line_gets_rows_and_keys_that_a_sweep_takes(tmp_path):
 
 
 @pytest.fixture(autouse=True)
-def _world(monkeypatch):
-    monkeypatch.setenv("TRITON_INTERPRET", "1")
-    for name in ("TRITUNE", "TRITUNE_MISS", "TRITUNE_LOG", "TRITUNE_LOCKFILE"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(silicon, "_no_driver", set())
+def _world(plain_world, monkeypatch):
     monkeypatch.setattr(driver, "_active", FakeDriver())
     test_adopt.timed.calls = 0
     installing.uninstall()  # another test of this process may have left something routed

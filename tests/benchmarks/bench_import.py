@@ -21,23 +21,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from projects import H200, STAND_IN
 from tritune import lock
 from tritune.lockrender import sort_entries
-from tritune.model import Config, DeviceIdentity, Entry, Evidence, Lock, LockedKey
+from tritune.model import Config, Entry, Evidence, Lock, LockedKey
 
 ROOT = Path(__file__).resolve().parents[2]
 ENTRIES, KERNELS, ROUNDS = 10_000, 40, 9
-H200 = DeviceIdentity(
-    name="H200",
-    backend="cuda",
-    arch=90,
-    sms=132,
-    shared_bytes=232448,
-    bus_bits=6016,
-    memory_mhz=3201,
-    names=("NVIDIA H200",),
-)
 OPS = """\
 import triton, triton.language as tl, tritune
 
@@ -46,23 +38,15 @@ import triton, triton.language as tl, tritune
 def add(x, M, N, B: tl.constexpr, G: tl.constexpr):
     pass
 """
-TIMED = """\
-import json, sys, time, types
-import triton
+TIMED = f"""\
+{STAND_IN}
+import json, sys, time
 from tritune import dispatch, tuned, runtime
-
-class Driver:
-    utils = types.SimpleNamespace(get_device_properties=lambda index: dict(
-        multiprocessor_count=132, max_shared_mem=232448, mem_bus_width=6016,
-        mem_clock_rate=3201000))
-    def get_current_device(self): return 0
-    def get_current_target(self): return types.SimpleNamespace(backend="cuda", arch=90)
 
 class Tensor:
     dtype = "torch.float16"
     def data_ptr(self): return 0
 
-triton.runtime.driver.set_active(Driver())
 began = time.perf_counter()
 import ops
 imported = time.perf_counter()
