@@ -26,7 +26,7 @@ def shared(info: KernelInfo, losses: Losses) -> tuple[SharedKey, ...]:
 def _shared(
     info: KernelInfo, losses: Losses, groups: Mapping[str, Mapping[str, list[Problem]]]
 ) -> Iterator[SharedKey]:
-    several = {problem for problem, under in info.keys if len(under) > 1}
+    several = info.several
     for stock, under in groups.items():
         firsts = [one[0].under(key) if one[0] in several else one[0] for key, one in under.items()]
         timed = tuple(problem for problem in firsts if problem in losses)
