@@ -6,6 +6,7 @@ dtypes of its tensors. Problems that it takes for one may have a key each here, 
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
@@ -45,9 +46,7 @@ def _best(losses: Losses, problems: tuple[Problem, ...]) -> Config | None:
 
     def rank(config: Config) -> tuple[float, float, object, str]:
         lost = [losses[problem][config] for problem in problems]
-        product = 1.0
-        for each in lost:
-            product *= 1 + each
+        product = math.prod(1 + each for each in lost)
         return round(product, 9), max(lost), config.order(), str(config)
 
     return min(common, key=rank, default=None)
