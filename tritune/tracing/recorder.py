@@ -68,9 +68,7 @@ class Recorder:
         if getattr(launched, "_is_stock", False):
             return None  # its own autotuner makes the launch
         try:
-            traced = vars(launched).get(SLOT) or self._trace(launched)
-            if traced is None:
-                return None
+            traced: Traced = vars(launched).get(SLOT) or self._trace(launched)
             launch, fact = traced.seen(args, kwargs)
             if fact is not None:
                 self._note(traced, launch, (args, kwargs, grid))
@@ -79,8 +77,8 @@ class Recorder:
             return None
         return launch
 
-    def _trace(self, launched: Any) -> Traced | None:
-        traced: Traced = Traced(launched)
+    def _trace(self, launched: Any) -> Traced:
+        traced = Traced(launched)
         with self.lock:
             vars(launched)[SLOT] = traced
             self.traced.append(traced)
