@@ -14,7 +14,6 @@ import itertools
 import operator
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 from tritune import adopt, keys, tuned, undecorated
@@ -193,10 +192,9 @@ def _known(launched: Any) -> tuple[Contract, list[Mapping[str, Any]], str]:
         kind = "autotuned" if isinstance(launched, Adopted) else "decorated"
         contract, tuning = launched.contract, launched.tuning
         return contract, _meta(contract.function, tuning.values), kind
-    function = contracts.describe(launched)
     if not hasattr(launched, "configs"):
-        return undecorated.contract(function, (), ()), [{}], "jit"
-    function = replace(function, name=adopt.name_of(launched, function))
+        return undecorated.contract(contracts.describe(launched), (), ()), [{}], "jit"
+    function = adopt.described(launched)
     tuning = tuned.of_foreign(launched, function)
     contract = undecorated.contract(function, tuning.default, tuning.key)
     return contract, _meta(function, tuning.values), "autotuned"
