@@ -140,7 +140,7 @@ def _signals_to(program: subprocess.Popen[bytes]) -> Iterator[None]:
 
 
 def _written(found: Trace, code: int, options: TraceOptions) -> Traced:
-    """Write the sweep files of a trace, and its report as JSON."""
+    """Write the sweep files of a trace, their problems, and the keys for `--shapes-from`."""
     folder, target = options.output, _target(found)
     sweeps: list[tuple[str, Path]] = []
     without: list[tuple[str, str]] = []
