@@ -31,6 +31,8 @@ SPARSE = 4
 """A fourth as many launches more as there were, then one is timed again,"""
 MOST = 256
 """and never more than this later."""
+FAILURES = 256
+"""Different reasons that are written of what cannot be traced; of a program with more, no more."""
 SLOT = "_tritune_traced"
 Call = tuple[tuple[Any, ...], dict[str, Any], Any]
 """The arguments of a launch by position, by name, and its grid."""
@@ -99,7 +101,7 @@ class Recorder:
     def _fail(self, launched: Any, error: Exception) -> None:
         name = getattr(getattr(launched, "base_fn", launched), "__name__", type(launched).__name__)
         text = line_of(error)
-        if text not in self.failed and len(self.failed) < MOST:
+        if text not in self.failed and len(self.failed) < FAILURES:
             self.failed.add(text)
             self._write({"untraced": name, "why": text})
 
