@@ -123,6 +123,16 @@ def name_of(tuner: Any, function: contracts.Function) -> str:
     return f"{place}:{qualname if qualname in held or not held else held[0]}"
 
 
+def described(tuner: Any) -> contracts.Function:
+    """The function below *tuner*, under the name that tells it from those of other autotuners.
+
+    Raises:
+        KernelError: it is no kernel's.
+    """
+    function = contracts.describe(tuner)
+    return replace(function, name=name_of(tuner, function))
+
+
 def _live() -> Iterator[Any]:
     """Every plain autotuner of this process."""
     for thing in gc.get_objects():
@@ -146,7 +156,7 @@ def called(name: str) -> Adopted | None:
     """The kernel of this name, wherever its autotuner is held; slow."""
     for tuner in list(_live()):
         with contextlib.suppress(KernelError):  # one that is no kernel's
-            if name_of(tuner, contracts.describe(tuner)) == name:
+            if described(tuner).name == name:
                 return kernel_of(tuner)
     return None
 
@@ -171,7 +181,7 @@ def names_of(functions: Mapping[int, Any]) -> tuple[str, ...]:
     for tuner in list(_live()):
         if any(id(layer) in functions for layer in contracts.layers(tuner)):
             with contextlib.suppress(KernelError):
-                found.add(name_of(tuner, contracts.describe(tuner)))
+                found.add(described(tuner).name)
     return tuple(sorted(found))
 
 
@@ -196,8 +206,7 @@ def _adopt(tuner: Any, scope: Scope) -> Adopted | None:
 
 
 def _made(tuner: Any, scope: Scope) -> Adopted | None:
-    function = contracts.describe(tuner)
-    function = replace(function, name=name_of(tuner, function))
+    function = described(tuner)
     if scope.locked is not None and function.name not in scope.locked:
         return None
     if not _owns(function, tuner):

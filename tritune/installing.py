@@ -76,7 +76,7 @@ def uninstall() -> None:
     """Let all kernels be as if nothing had been installed."""
     _waiting.pop("install", None)
     if not _waiting:
-        sys.meta_path[:] = [one for one in sys.meta_path if not isinstance(one, _Finder)]
+        _leave_imports()
     adopt: Any = sys.modules.get("tritune.adopt")
     if adopt is not None and hasattr(adopt, "end"):
         adopt.end()
@@ -117,8 +117,7 @@ def _begin(path: Path) -> None:
     file = lookup.lockfile(path)
     if file.document is None and file.error is None:
         logger.warning("%s: there is no such lockfile, so nothing of it is served", path)
-    named = file.kernels
-    adopt.begin(adopt.Scope(path, frozenset(named)))
+    adopt.begin(adopt.Scope(path, frozenset(file.kernels)))
 
 
 def _is_half(name: str) -> bool:
@@ -149,6 +148,10 @@ class _Finder(MetaPathFinder):
         return spec
 
 
+def _leave_imports() -> None:
+    sys.meta_path[:] = [one for one in sys.meta_path if not isinstance(one, _Finder)]
+
+
 class _Loader(Loader):
     def __init__(self, own: Loader) -> None:
         self._own = own
@@ -161,5 +164,5 @@ class _Loader(Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         self._own.exec_module(module)
-        sys.meta_path[:] = [one for one in sys.meta_path if not isinstance(one, _Finder)]
+        _leave_imports()
         resume()

@@ -32,7 +32,7 @@ def of_kernel(sweep: Sweep, info: KernelInfo) -> tuple[Sweep, tuple[str, ...]]:
     notes = [note for problem in sweep.problems for note in _claimed(problem, info, firsts)]
     keys = dict(info.keys)
     smoke = tuple(problem for problem in sweep.smoke if problem in keys)
-    several = {problem for problem, under in info.keys if len(under) > 1}
+    several = info.several
     problems = tuple(
         problem.under(key) if problem in several else problem for key, problem in firsts.items()
     )
@@ -62,7 +62,7 @@ def foreseen(
 
 
 def _limits(info: KernelInfo) -> Iterator[tuple[Problem, frozenset[Config]]]:
-    several = {problem for problem, under in info.keys if len(under) > 1}
+    several = info.several
     for problem, key, left in info.foreseen:
         yield (problem.under(key) if problem in several else problem), frozenset(left)
 

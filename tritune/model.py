@@ -262,6 +262,11 @@ class KernelInfo:
     notes: tuple[str, ...] = ()
     """What a reader should know of it, a line each."""
 
+    @property
+    def several(self) -> frozenset[Problem]:
+        """The problems that launch it under more than one key, each a problem of its own then."""
+        return frozenset(problem for problem, under in self.keys if len(under) > 1)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Candidate:

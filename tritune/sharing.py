@@ -6,6 +6,7 @@ dtypes of its tensors. Problems that it takes for one may have a key each here, 
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
@@ -26,7 +27,7 @@ def shared(info: KernelInfo, losses: Losses) -> tuple[SharedKey, ...]:
 def _shared(
     info: KernelInfo, losses: Losses, groups: Mapping[str, Mapping[str, list[Problem]]]
 ) -> Iterator[SharedKey]:
-    several = {problem for problem, under in info.keys if len(under) > 1}
+    several = info.several
     for stock, under in groups.items():
         firsts = [one[0].under(key) if one[0] in several else one[0] for key, one in under.items()]
         timed = tuple(problem for problem in firsts if problem in losses)
@@ -45,9 +46,7 @@ def _best(losses: Losses, problems: tuple[Problem, ...]) -> Config | None:
 
     def rank(config: Config) -> tuple[float, float, object, str]:
         lost = [losses[problem][config] for problem in problems]
-        product = 1.0
-        for each in lost:
-            product *= 1 + each
+        product = math.prod(1 + each for each in lost)
         return round(product, 9), max(lost), config.order(), str(config)
 
     return min(common, key=rank, default=None)

@@ -126,7 +126,7 @@ def look(
         if isinstance(answer, Raised) and answer.error is not None:
             faults.append(answer.error)
             continue
-        (label, problem), seen = asks[index], _seen(answer)
+        (label, problem), seen = asks[index], seen_of(answer)
         space = spaces[label].digest(problem)
         if seen.key or seen.unknown:  # else the op launches nothing, so nothing is asked for
             at = LockedKey(kernel=asked.info.name, device=label, key=seen.key)
@@ -139,7 +139,8 @@ def tried(asked: Asked, held: Mapping[str, Entry]) -> tuple[Sequence[object], Ma
     return tuple(dict.fromkeys((asked.info.default, *configs.values()))), configs
 
 
-def _seen(answer: Answer[locked.Seen]) -> locked.Seen:
+def seen_of(answer: Answer[locked.Seen]) -> locked.Seen:
+    """What was seen, or why nothing was."""
     match answer:
         case Done(value):
             return value

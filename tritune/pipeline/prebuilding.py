@@ -20,7 +20,7 @@ from tritune.errors import TrituneError
 from tritune.model import Lock, LockedKey, Problem, Target
 from tritune.pipeline.checking import CheckOptions, asked_for, by_root, chip_of, chips_of, is_called
 from tritune.pipeline.job import Observer
-from tritune.pipeline.looking import Asked, Lockfile, builders, tried
+from tritune.pipeline.looking import Asked, Lockfile, builders, seen_of, tried
 from tritune.workers import Answer, Done, Pool, Raised
 
 CACHE_LIMIT_S = 60.0
@@ -204,8 +204,7 @@ def _call(task: _Task) -> tuple[object, ...]:
 def _told(task: _Task, answer: Answer[locked.Seen]) -> Prebuilt | None:
     """What became of the entry of a problem; None where nothing is locked for it."""
     asked = task.asked
-    why = "" if isinstance(answer, Done) else str(answer).splitlines()[0][:200]
-    seen = answer.value if isinstance(answer, Done) else locked.Seen(unknown=why)
+    seen = seen_of(answer)
     at = LockedKey(kernel=asked.info.name, device=task.label, key=seen.key)
     if not seen.unknown and seen.key not in asked.entries(task.label):
         return None

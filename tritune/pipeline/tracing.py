@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tritune import tracedraft, tracelog
+from tritune import references, tracedraft, tracelog
 from tritune.errors import SpecError
 from tritune.places import unwritable, write
 from tritune.sweepfile import KNOWN_TARGETS
@@ -140,7 +140,7 @@ def _signals_to(program: subprocess.Popen[bytes]) -> Iterator[None]:
 
 
 def _written(found: Trace, code: int, options: TraceOptions) -> Traced:
-    """Write the sweep files of a trace, and its report as JSON."""
+    """Write the sweep files of a trace, their problems, and the keys for `--shapes-from`."""
     folder, target = options.output, _target(found)
     sweeps: list[tuple[str, Path]] = []
     without: list[tuple[str, str]] = []
@@ -174,7 +174,7 @@ def _named(kernels: Sequence[TracedKernel]) -> Iterator[tuple[TracedKernel, str]
     """Each kernel with a name for its files that is its own."""
     taken: set[str] = set()
     for kernel in kernels:
-        name = re.sub(r"\W+", "_", kernel.name.rpartition(":")[2].rpartition(".")[2]).strip("_")
+        name = re.sub(r"\W+", "_", references.short(kernel.name)).strip("_")
         short, number = name, 2
         while short in taken:
             short, number = f"{name}_{number}", number + 1

@@ -35,7 +35,7 @@ class Facts:
 
     def of(self, value: Any) -> Fact:
         """One argument."""
-        value = getattr(value, "value", value) if _is_constexpr(value) else value
+        value = value.value if _is_constexpr(value) else value
         if isinstance(value, _PLAIN):
             return {"is": "value", "value": value}
         if isinstance(value, float):

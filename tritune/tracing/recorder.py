@@ -31,6 +31,8 @@ SPARSE = 4
 """A fourth as many launches more as there were, then one is timed again,"""
 MOST = 256
 """and never more than this later."""
+FAILURES = 256
+"""Different reasons that are written of what cannot be traced; of a program with more, no more."""
 SLOT = "_tritune_traced"
 Call = tuple[tuple[Any, ...], dict[str, Any], Any]
 """The arguments of a launch by position, by name, and its grid."""
@@ -68,9 +70,7 @@ class Recorder:
         if getattr(launched, "_is_stock", False):
             return None  # its own autotuner makes the launch
         try:
-            traced = vars(launched).get(SLOT) or self._trace(launched)
-            if traced is None:
-                return None
+            traced: Traced = vars(launched).get(SLOT) or self._trace(launched)
             launch, fact = traced.seen(args, kwargs)
             if fact is not None:
                 self._note(traced, launch, (args, kwargs, grid))
@@ -79,8 +79,8 @@ class Recorder:
             return None
         return launch
 
-    def _trace(self, launched: Any) -> Traced | None:
-        traced: Traced = Traced(launched)
+    def _trace(self, launched: Any) -> Traced:
+        traced = Traced(launched)
         with self.lock:
             vars(launched)[SLOT] = traced
             self.traced.append(traced)
@@ -101,7 +101,7 @@ class Recorder:
     def _fail(self, launched: Any, error: Exception) -> None:
         name = getattr(getattr(launched, "base_fn", launched), "__name__", type(launched).__name__)
         text = line_of(error)
-        if text not in self.failed and len(self.failed) < MOST:
+        if text not in self.failed and len(self.failed) < FAILURES:
             self.failed.add(text)
             self._write({"untraced": name, "why": text})
 

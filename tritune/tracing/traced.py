@@ -14,7 +14,6 @@ import itertools
 import operator
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 from tritune import adopt, keys, tuned, undecorated
@@ -55,7 +54,7 @@ class Traced:
     """One kernel, as its launches are told apart."""
 
     def __init__(self, launched: Any) -> None:
-        self.tuner = getattr(launched, "stock", launched) if _is_adopted(launched) else launched
+        self.tuner = launched.stock if isinstance(launched, Adopted) else launched
         self.contract, self.configs, self.kind = _known(launched)
         self.name = self.contract.function.name
         self._names = tuple(launched.arg_names)
@@ -190,13 +189,12 @@ def _tensor(value: Any, place: str) -> str:
 def _known(launched: Any) -> tuple[Contract, list[Mapping[str, Any]], str]:
     """The contract of a kernel, its configs, and who made it tunable."""
     if isinstance(launched, Kernel):
-        kind = "autotuned" if _is_adopted(launched) else "decorated"
+        kind = "autotuned" if isinstance(launched, Adopted) else "decorated"
         contract, tuning = launched.contract, launched.tuning
         return contract, _meta(contract.function, tuning.values), kind
-    function = contracts.describe(launched)
     if not hasattr(launched, "configs"):
-        return undecorated.contract(function, (), ()), [{}], "jit"
-    function = replace(function, name=adopt.name_of(launched, function))
+        return undecorated.contract(contracts.describe(launched), (), ()), [{}], "jit"
+    function = adopt.described(launched)
     tuning = tuned.of_foreign(launched, function)
     contract = undecorated.contract(function, tuning.default, tuning.key)
     return contract, _meta(function, tuning.values), "autotuned"
@@ -208,10 +206,6 @@ def _meta(function: Function, configs: Any) -> list[Mapping[str, Any]]:
         {n: v for n, v in config.items() if n in function.params and v is not None}
         for config in configs
     ]
-
-
-def _is_adopted(launched: Any) -> bool:
-    return isinstance(launched, Adopted)
 
 
 def _held(tuner: Any) -> tuple[str, int]:
