@@ -101,9 +101,10 @@ class Recorder:
     def _fail(self, launched: Any, error: Exception) -> None:
         name = getattr(getattr(launched, "base_fn", launched), "__name__", type(launched).__name__)
         text = line_of(error)
-        if text not in self.failed and len(self.failed) < FAILURES:
-            self.failed.add(text)
-            self._write({"untraced": name, "why": text})
+        with self.lock:  # a thread that writes the first line opens the file
+            if text not in self.failed and len(self.failed) < FAILURES:
+                self.failed.add(text)
+                self._write({"untraced": name, "why": text})
 
     def sampled(self, launch: Launch, run: Callable[[], Any]) -> Any:
         """Run a launch, timed, unless it is the first, which may tune."""
