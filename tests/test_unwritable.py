@@ -134,7 +134,7 @@ def test_what_is_no_file_is_written_to_as_it_stands():
 
 def test_a_pipe_is_written_to_where_it_has_a_path(project):
     read, write = os.pipe()
-    with open(read, "rb") as reader:
+    with os.fdopen(read, "rb") as reader:
         at = f"/dev/fd/{write}"
         code, said = told("export", "tritune.lock", "--format", "configs", "--output", at)
         os.close(write)
