@@ -292,6 +292,7 @@ def test_a_failure_is_one_line_and_the_rest_is_in_a_file_that_equal_failures_sha
 def test_a_crash_a_kill_and_a_time_out_are_told_apart():
     assert outcome(Died(6, None)) == (Reason.CRASH, "killed by signal 6 (SIGABRT)", "")
     assert outcome(Died(9, None))[1] == "killed by signal 9 (SIGKILL), as when memory runs out"
+    assert outcome(Died(35, None))[1] == "killed by signal 35 (signal 35)"
     assert outcome(Died(None, 1)) == (Reason.CRASH, "exited with code 1", "")
     assert outcome(TimedOut(12.0)) == (Reason.TIMEOUT, "cut off after 12 s", "")
     assert outcome(Raised("ValueError", "bad", ""))[1] == "ValueError: bad"

@@ -332,3 +332,14 @@ def test_two_sweeps_of_a_file_with_no_gpu_know_of_each_other(tmp_path):
         f"another sweep of this file is running (pid {os.getpid()}): both compile the same"
     ]
     assert first.lines == later.lines == measuring.lines == []
+
+
+def test_a_sweep_runs_where_nobody_can_tell_whether_another_does(tmp_path):
+    heard, this = Heard(), job(tmp_path)
+    idle = replace(this, setting=replace(this.setting, index=None), observer=heard)
+    idle.journal.with_name(f"{idle.journal.name}.idle.lock").mkdir()  # opens for nobody
+
+    with twice.noticed(idle):
+        heard.say("sweeping")
+
+    assert heard.lines == ["sweeping"]

@@ -128,6 +128,11 @@ def test_only_narrows_what_was_missed(project):
             1,
             "it has misses of ops:k0, ops:k1, ops:k2 and 2 more kernels",
         ),
+        (
+            [miss("n=1 x=f16", kernel=f"ops:k{number}") for number in range(4)],
+            1,
+            "it has misses of ops:k0, ops:k1, ops:k2 and 1 more kernel",
+        ),
     ],
 )
 @pytest.mark.parametrize("recorded", [False, True])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -129,3 +130,15 @@ def test_what_is_no_file_is_written_to_as_it_stands():
     places.write(Path("/dev/null"), "text")
 
     assert Path("/dev/null").is_char_device()
+
+
+def test_a_pipe_is_written_to_where_it_has_a_path(project):
+    read, write = os.pipe()
+    with os.fdopen(read, "rb") as reader:
+        at = f"/dev/fd/{write}"
+        code, said = told("export", "tritune.lock", "--format", "configs", "--output", at)
+        os.close(write)
+        text = reader.read()
+
+    assert (code, said) == (0, f"wrote {at}\n")
+    assert text.startswith(b'"""')

@@ -11,6 +11,12 @@ from tritune.errors import TrituneError
 T = TypeVar("T")
 
 
+def signal_name(number: int) -> str:
+    """Such as SIGSEGV; those of real time are mostly without a name."""
+    known = {each.value: each.name for each in signal.Signals}
+    return known.get(number, f"signal {number}")
+
+
 @dataclass(frozen=True, slots=True)
 class Done(Generic[T]):
     """What the function returned."""
@@ -50,7 +56,7 @@ class Died:
     def __str__(self) -> str:
         if self.signal is None:
             return f"exited with code {self.exit_code}"
-        return f"killed by signal {self.signal} ({signal.Signals(self.signal).name})"
+        return f"killed by signal {self.signal} ({signal_name(self.signal)})"
 
 
 @dataclass(frozen=True, slots=True)

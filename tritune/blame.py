@@ -15,15 +15,15 @@ _INSTALLED = frozenset({"site-packages", "dist-packages"})
 """Folders of what somebody has installed."""
 _LIBRARIES = ("torch", "triton", "numpy")
 """Wherever they lie: a build of one's own is no less a library."""
+_PYTHON = f"{sysconfig.get_path('stdlib')}/"
 
 
 def line(error: BaseException) -> str:
     """`file:line`; empty where none of it is the user's."""
-    skipped = tuple(_folders())
     # What was raised from another error happened where that did: an interpreter wraps all.
     for each in (error.__cause__, error):
         frames = traceback.extract_tb(each.__traceback__) if each else []
-        own = [one for one in frames if not _is_elses(one.filename, skipped)]
+        own = [one for one in frames if not _is_elses(one.filename)]
         if own:
             return f"{own[-1].filename}:{own[-1].lineno}"
     return ""
@@ -43,20 +43,18 @@ def is_installed(file: str | Path) -> bool:
 
 def is_library(file: str) -> bool:
     """Whether it is of tritune, Python, torch, Triton or numpy; a package of kernels is none."""
-    ours, python, *others = _folders()
     # Python's own folder may be what packages are installed in.
-    return file.startswith(("<", ours, *others)) or (
-        file.startswith(python) and not is_installed(file)
+    return file.startswith(("<", *_folders())) or (
+        file.startswith(_PYTHON) and not is_installed(file)
     )
 
 
-def _is_elses(file: str, skipped: tuple[str, ...]) -> bool:
-    return is_installed(file) or file.startswith(("<", *skipped))
+def _is_elses(file: str) -> bool:
+    return is_installed(file) or is_library(file)
 
 
 def _folders() -> Iterator[str]:
     yield f"{Path(__file__).parent}/"
-    yield f"{sysconfig.get_path('stdlib')}/"
     for name in _LIBRARIES:
         file = getattr(sys.modules.get(name), "__file__", None)
         if file:

@@ -184,6 +184,12 @@ def rare(configs: Collection[Any]) -> tuple[str, ...]:
     return tuple(n for n, v in RARE.items() if any(getattr(one, n, v) != v for one in configs))
 
 
+def place_of(function: Callable[..., Any]) -> str:
+    """`file:line` of a function; empty of what has no code of Python's."""
+    code = getattr(function, "__code__", None)
+    return f"{code.co_filename}:{code.co_firstlineno}" if code else ""
+
+
 def call_site() -> str:
     """`file:line` of the nearest caller that is neither tritune nor triton; empty for a worker."""
     ours = str(Path(__file__).parent)
@@ -243,10 +249,9 @@ def _mistake(function: Function, what: str, hint: str) -> KernelError:
 
 def _not_a_kernel(decorated: object) -> KernelError:
     if inspect.isfunction(decorated):
-        code = decorated.__code__
         return KernelError(
             f"`{decorated.__qualname__}` is not a Triton kernel",
-            where=f"{code.co_filename}:{code.co_firstlineno}",
+            where=place_of(decorated),
             hint="put @tritune.kernel above @triton.jit or @triton.autotune",
         )
     return KernelError(

@@ -57,7 +57,8 @@ class JournalFile:
         with _writing(path):
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            _hold(descriptor, self.path)
+            if (pid := holder(descriptor)) is not None:
+                raise _held(self.path, pid)
             yield
         finally:
             os.close(descriptor)
@@ -81,21 +82,26 @@ class JournalFile:
             _write(self._descriptor, "".join(f"{line}\n" for line in shown).encode())
 
 
-def _hold(descriptor: int, path: Path) -> None:
+def holder(descriptor: int) -> str | None:
+    """The process that holds a lock file, empty where it has not said; None where we do now."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        pid = os.pread(descriptor, 20, 0).decode(errors="replace").strip()
-        raise EnvironmentFaultError(
-            f"another sweep{f' (process {pid})' if pid else ''} is measuring into this journal",
-            where=str(path),
-            hint="wait until it is done, or give this one another folder with `--journal DIR`",
-        ) from None
+        return os.pread(descriptor, 20, 0).decode(errors="replace").strip()
     except OSError:
-        return  # a disk with no locks: hope, as for single lines
+        return None  # a disk with no locks: hope, as for single lines
     with suppress(OSError):
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, str(os.getpid()).encode(), 0)
+    return None
+
+
+def _held(path: Path, pid: str) -> EnvironmentFaultError:
+    return EnvironmentFaultError(
+        f"another sweep{f' (process {pid})' if pid else ''} is measuring into this journal",
+        where=str(path),
+        hint="wait until it is done, or give this one another folder with `--journal DIR`",
+    )
 
 
 def _parse(text: bytes) -> dict[str, Any] | None:

@@ -8,10 +8,11 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from tritune import blame, runtime, verify
+from tritune.contract import place_of
 from tritune.device import fakes
 from tritune.errors import KernelError, TrituneError, line_of
 from tritune.intercept import Captured, UnmadeError, capture, is_admitted
@@ -63,7 +64,7 @@ def make(loaded: Loaded, problem: Problem, device: str) -> Any:
     if not isinstance(made, runtime.Problem):
         raise KernelError(
             f"the problem function returned {type(made).__name__}",
-            where=_place(loaded.problem),
+            where=place_of(loaded.problem),
             hint="return tritune.Problem(lambda: op(...), reference=lambda: ...)",
         )
     return made
@@ -77,12 +78,7 @@ def compared(
         return verify.difference(outputs, references)
     except KernelError as error:
         what = f"on the problem {problem}, {error.what}"
-        raise KernelError(what, where=_place(loaded.problem), hint=error.hint) from error
-
-
-def _place(function: Callable[..., Any]) -> str:
-    code = getattr(function, "__code__", None)
-    return f"{code.co_filename}:{code.co_firstlineno}" if code else ""
+        raise KernelError(what, where=place_of(loaded.problem), hint=error.hint) from error
 
 
 class PrunedError(Exception):

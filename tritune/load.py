@@ -213,10 +213,9 @@ def _no_problem(kernel: Any) -> NoReturn:
 
 
 def no_kernel(function: Callable[..., Any]) -> KernelError:
-    code = function.__code__
     return KernelError(
         f"`{function.__qualname__}` is not the problem of any tunable kernel",
-        where=f"{code.co_filename}:{code.co_firstlineno}",
+        where=contract.place_of(function),
         hint="mark it with `@tritune.problem(kernel)`, or name the kernel in the sweep file",
     )
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tritune import switches
-from tritune.contract import call_site, quoted
+from tritune.contract import call_site, place_of, quoted
 from tritune.errors import KernelError, line_of
 
 _HINT = "torch asks for them, as `def {name}(x: torch.Tensor, n: int) -> torch.Tensor:`"
@@ -62,7 +62,7 @@ def _check(function: Callable[..., Any]) -> None:
     what = f"tritune.op needs annotations, and `{function.__name__}` has none for "
     raise KernelError(
         what + " and ".join(lacking),
-        where=_where(function),
+        where=place_of(function),
         hint=_HINT.format(name=function.__name__),
     )
 
@@ -73,11 +73,6 @@ def _refused(function: Callable[..., Any], error: ValueError) -> KernelError:
     said = re.split(r" The valid types are| Got func with", said)[0].rstrip(".")
     return KernelError(
         f"tritune.op cannot make `{function.__name__}` an op of torch's: {said}",
-        where=_where(function),
+        where=place_of(function),
         hint="parameters and results are tensors, numbers, texts, dtypes, or lists of these",
     )
-
-
-def _where(function: Callable[..., Any]) -> str:
-    code = function.__code__
-    return f"{code.co_filename}:{code.co_firstlineno}"

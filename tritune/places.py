@@ -30,11 +30,10 @@ def write(path: Path, text: str) -> None:
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        real = Path(os.path.realpath(path))  # a link stays a link
-        if real.exists() and not real.is_file():  # a pipe, or /dev/stdout
-            real.write_text(text, encoding="utf-8")
+        if path.exists() and not path.is_file():  # a pipe, which has no path behind /dev/stdout
+            path.write_text(text, encoding="utf-8")
         else:
-            replace(real, text)
+            replace(Path(os.path.realpath(path)), text)  # a link stays a link
     except OSError as error:
         raise unwritable(path, error) from error
 
@@ -90,12 +89,15 @@ def made(folder: Path) -> Path:
 def refuse_unwritable(folder: Path, *, file: Path | None = None, hint: str = "") -> None:
     """Raise what writing into *folder* would, before hours of work; nothing is made.
 
-    The error is of *file*, where only one is to be written into it.
+    The error is of *file*, where only one is to be written into it; one that is there is left to
+    `write`, for the folder of a pipe takes no file.
 
     Raises:
         EnvironmentFaultError: it, or the folder that it would be made in, takes no file.
     """
     try:  # asking alone may be forbidden
+        if file is not None and file.exists():
+            return
         there = next(one for one in (folder, *folder.absolute().parents) if one.exists())
         probe = there / f".tritune-{os.getpid()}"
         probe.touch(exist_ok=False)

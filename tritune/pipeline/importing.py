@@ -83,8 +83,9 @@ def import_tables(files: Sequence[str], options: ImportOptions) -> tuple[Importe
     written = [_write(*one, to, path, force=options.force) for one in found]
     if options.sweep is not None:
         return tuple(written)
+    tuning = unasked.tuned_in(to.receiver.kernel, options.project)
     return tuple(
-        replace(one, unasked=unasked.find(one.kernel, tuple(one.fates), device, options.project))
+        replace(one, unasked=unasked.find(tuning, tuple(one.fates), device))
         for one, (_, device, _) in zip(written, found, strict=True)
     )
 

@@ -68,7 +68,8 @@ def _held(log: MissLog) -> str:
     names = log.kernels
     if not names:
         return "it is empty"
-    more = f" and {len(names) - SHOWN} more kernels" if len(names) > SHOWN else ""
+    rest = len(names) - SHOWN
+    more = f" and {rest} more kernel{'' if rest == 1 else 's'}" if rest > 0 else ""
     return f"it has misses of {', '.join(names[:SHOWN])}{more}"
 
 

@@ -47,7 +47,8 @@ def interpret(job: Job) -> tuple[Rejected, ...]:
         reached = {one.config.meta() for (one,) in tasks if one not in found.left_out}
         job.not_interpreted.extend(_not_reached(job, reached))
         said.append(
-            f"{configs} distinct sets of meta-parameters on {_problems(job)}: "
+            f"{configs} distinct sets of meta-parameters on "
+            f"{_counted(len(job.sweep.smoke), 'smoke problem')}: "
             f"{found.counted(len(tasks))}"
             + (f", {len(job.not_interpreted):,} sets not reached" if job.not_interpreted else "")
         )
@@ -108,8 +109,7 @@ class _Interpreted:
                 "on a bfloat16 smoke problem may be its own: use float16 in `smoke:`"
             )
         for detail, times in Counter(one.detail for one in self.unverified).items():
-            runs = "1 run" if times == 1 else f"{times:,} runs"
-            yield f"{runs} cannot be verified with no GPU: {detail}"
+            yield f"{_counted(times, 'run')} cannot be verified with no GPU: {detail}"
 
 
 def _out(candidate: Candidate, reason: Reason, detail: str) -> Rejected:
@@ -133,7 +133,7 @@ def _failures(job: Job, wrong: Sequence[Rejected]) -> Iterator[TrituneError]:
     for one in wrong:
         alike.setdefault((one.candidate.problem, one.reason), []).append(one)
     for (problem, reason), rejected in alike.items():
-        configs = "1 config" if len(rejected) == 1 else f"{len(rejected):,} configs"
+        configs = _counted(len(rejected), "config")
         yield TrituneError(
             f"{reason.value}, {configs} on {problem}: {rejected[0].detail}",
             where=job.sweep.where("smoke"),
@@ -167,9 +167,8 @@ def _warn(job: Job) -> None:
     )
 
 
-def _problems(job: Job) -> str:
-    count = len(job.sweep.smoke)
-    return "1 smoke problem" if count == 1 else f"{count} smoke problems"
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def all_wrong(job: Job, wrong: Sequence[Rejected]) -> tuple[Problem, ...]:

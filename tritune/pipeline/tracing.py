@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tritune import references, tracedraft, tracelog
+from tritune.answer import signal_name
 from tritune.errors import SpecError
 from tritune.places import unwritable, write
 from tritune.sweepfile import KNOWN_TARGETS
@@ -108,14 +109,6 @@ def _run(command: Sequence[str], logs: Path, options: TraceOptions) -> int:
         return program.wait()
 
 
-def _signal(code: int) -> str:
-    """The name of the signal that a code of `Popen` stands for."""
-    if code >= 0:
-        return ""
-    known = {each.value: each.name for each in signal.Signals}
-    return known.get(-code, f"signal {-code}")
-
-
 @contextmanager
 def _signals_to(program: subprocess.Popen[bytes]) -> Iterator[None]:
     """Nothing ends this process before the program: its report is yet to come."""
@@ -160,7 +153,7 @@ def _written(found: Trace, code: int, options: TraceOptions) -> Traced:
     kept = _write(texts, force=options.force)
     return Traced(
         exit_code=code if code >= 0 else 128 - code,
-        signal=_signal(code),
+        signal=signal_name(-code) if code < 0 else "",
         folder=folder,
         trace=found,
         sweeps=tuple(sweeps),

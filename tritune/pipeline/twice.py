@@ -5,11 +5,12 @@ Nothing goes wrong by it, so neither waits; but both compile the same.
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
+from tritune.journal_file import holder
 from tritune.pipeline.job import Job
 
 
@@ -19,26 +20,24 @@ def noticed(job: Job) -> Iterator[None]:
     if job.setting.index is not None or job.options.dry_run:
         yield
         return
-    path = job.journal.with_name(f"{job.journal.name}.idle.lock")
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    descriptor = _opened(job.journal.with_name(f"{job.journal.name}.idle.lock"))
+    if descriptor is None:
+        yield
+        return
     try:
-        if holder := _holder(descriptor):
+        if (pid := holder(descriptor)) is not None:
             job.observer.say(
-                f"another sweep of this file is running ({holder}): both compile the same"
+                f"another sweep of this file is running (pid {pid or 'unknown'}): "
+                "both compile the same"
             )
         yield
     finally:
         os.close(descriptor)
 
 
-def _holder(descriptor: int) -> str:
-    """What holds the lock; empty where it is ours now."""
+def _opened(path: Path) -> int | None:
+    """None where it is another user's, say: no reason to stop a sweep that would not wait."""
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return f"pid {os.pread(descriptor, 20, 0).decode(errors='replace').strip() or 'unknown'}"
-    except OSError:  # a file system without locks: nobody can tell
-        return ""
-    os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, str(os.getpid()).encode(), 0)
-    return ""
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError:
+        return None

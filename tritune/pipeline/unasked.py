@@ -27,14 +27,19 @@ class Unasked:
     keys: tuple[Missed, ...]
 
 
-def find(
-    kernel: str, keys: Sequence[str], device: DeviceIdentity, paths: Sequence[Path]
-) -> Unasked | None:
-    """What the files ask for; None where none of them tunes the kernel, or one cannot be read."""
+def tuned_in(kernel: str, paths: Sequence[Path]) -> tuple[Swept, ...]:
+    """The files that tune a kernel; none where one of them cannot be read."""
     try:
-        tuning = [swept for path in paths if (swept := _swept(path, kernel)) is not None]
-        if not tuning:
-            return None
+        return tuple(swept for path in paths if (swept := _swept(path, kernel)) is not None)
+    except TrituneError:  # whose own command tells it
+        return ()
+
+
+def find(tuning: Sequence[Swept], keys: Sequence[str], device: DeviceIdentity) -> Unasked | None:
+    """What the files do not ask for; None where there is none, or a key of one cannot be told."""
+    if not tuning:
+        return None
+    try:
         asked = {key for swept in tuning for key in keys_of(swept, device)}
         left = [(key, 1) for key in keys if key not in asked]
         sweep, info = tuning[0].sweep, tuning[0].info
