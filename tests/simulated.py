@@ -25,7 +25,8 @@ from fakes import (
     grid_problems,
     grid_samples,
 )
-from tritune.choose import choose, tied
+from tritune import choose as choosing
+from tritune.choose import choose
 from tritune.device.guards import Canary, Guard, NoSensors
 from tritune.journal import Journal
 from tritune.model import (
@@ -180,6 +181,14 @@ class Simulated:
 
     def close(self) -> None:
         """Nothing to give back."""
+
+
+def tied(outcomes: Sequence[Outcome], winner: Config) -> frozenset[Config]:
+    """The configs that may be as good as a winner, as far as these outcomes tell; it included."""
+    ran = choosing._ran(outcomes)
+    [chosen] = choosing._groups(ran, [winner])
+    every = (chosen, *choosing._ties(chosen, ran))
+    return frozenset(config for one in every for config in choosing._configs(one))
 
 
 @dataclass(frozen=True, kw_only=True)

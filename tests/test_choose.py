@@ -25,7 +25,8 @@ from fakes import (
     measured,
     rejected,
 )
-from tritune.choose import choose, contenders, tied
+from simulated import tied
+from tritune.choose import choose, contenders
 from tritune.device import Device
 from tritune.measure import measure
 from tritune.model import (

@@ -101,13 +101,6 @@ def replaces(outcomes: Sequence[Outcome], *, default: Config, incumbent: Config 
     return bool(held) and _choose(ran, [*held, *_groups(ran, [default])], held[0]) is not held[0]
 
 
-def tied(outcomes: Sequence[Outcome], winner: Config) -> frozenset[Config]:
-    """The configs that may be as good as a winner, as far as these outcomes tell; it included."""
-    ran = _ran(outcomes)
-    [chosen] = _groups(ran, [winner])
-    return frozenset(config for one in (chosen, *_ties(chosen, ran)) for config in _configs(one))
-
-
 def runner_up(outcomes: Sequence[Outcome], away: Sequence[Config]) -> Config | None:
     """The fastest binary that is none of the configs *away*, by the samples that tell most."""
     others = [one for one in _ran(outcomes) if not {*away} & {*_configs(one)}]

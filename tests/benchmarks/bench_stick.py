@@ -25,10 +25,10 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
-sys.path[:0] = [str(ROOT)]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
+from simulated import tied  # noqa: E402
 from tritune import lock, paired  # noqa: E402
-from tritune.choose import tied  # noqa: E402
 from tritune.journal import Journal  # noqa: E402
 from tritune.model import Config, Entry, LockedKey, Measured, Outcome  # noqa: E402
 
