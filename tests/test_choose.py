@@ -26,6 +26,7 @@ from fakes import (
     rejected,
 )
 from simulated import tied
+from tritune import standing
 from tritune.choose import choose, contenders
 from tritune.device import Device
 from tritune.measure import measure
@@ -531,3 +532,29 @@ def test_ties_of_a_winner_are_all_that_may_be_as_good() -> None:
 
     assert tied(outcomes, A) == {A, B}
     assert winner(*outcomes).ties == 1
+
+
+@pytest.mark.parametrize(
+    ("samples", "is_one"), [((10.3,) * 6, False), ((10.1, 10.3, 10.5) * 2, True)]
+)
+def test_what_was_only_screened_is_a_tie_within_the_noise_of_its_few_samples(
+    samples: tuple[float, ...], *, is_one: bool
+) -> None:
+    best = confirmed(10.0, 10.0, BLOCK=64)
+    other = replace(measured(10.3, BLOCK=128), samples_us=samples)
+
+    assert (B in tied([best, other, confirmed(20.0, 20.0, BLOCK=512)], A)) is is_one
+
+
+def test_who_is_no_tie_is_slower_at_a_confidence_of_99_percent() -> None:
+    outcomes = [
+        confirmed(10.0, 10.0, BLOCK=64),
+        confirmed(10.2, 10.4, BLOCK=128),
+        confirmed(10.4, 10.4, BLOCK=256),
+        confirmed(20.0, 20.0, BLOCK=512),
+    ]
+    doubts = [standing.doubt_of(outcomes, sure) for sure in (0.95, 0.99)]
+
+    # Slower by 4 % in two processes that moved another by 2 %: surely at 95 %, not at 99 %.
+    assert [0.04 - doubt / math.sqrt(2) > 0.015 for doubt in doubts] == [True, False]
+    assert tied(outcomes, A) == {A, B, C}

@@ -194,11 +194,18 @@ def _ties(chosen: Measured, ran: Sequence[Measured]) -> list[Measured]:
     """Who may be as good, as far as this sweep can tell: the winner of another is among them.
 
     A default that the other kept was within its margin, or a winner within a tie, by samples
-    that are half a tie from these: so it is one for as much more than the margin.
+    that are half a tie from these: so it is one for as much more than the margin. And each
+    sweep locks who was lucky in it, so who is none has to be slower at a confidence of 99 %; and
+    by more than the noise too, where it left before the last comparison, with few samples.
     """
-    doubt, margin = doubt_of(ran), BEAT + TIE
-    others = [one for one in ran if one is not chosen]
-    return [one for one in others if not gives_way(one, chosen, doubt, margin)]
+    doubt = doubt_of(ran, 0.99)
+
+    def is_slower(one: Measured) -> bool:
+        stayed = one.confirm_us if chosen.confirm_us else one.finals_us
+        noise = 0.0 if stayed else in_finals(one, chosen).noise
+        return gives_way(one, chosen, doubt, BEAT + TIE + noise)
+
+    return [one for one in ran if one is not chosen and not is_slower(one)]
 
 
 def _stands(before: Evidence, now: Evidence) -> bool:

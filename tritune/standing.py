@@ -13,8 +13,11 @@ from collections.abc import Sequence
 from tritune.model import Measured
 from tritune.paired import BEAT, Comparison, compare
 
-STUDENT = {2: 2.92, 3: 2.353, 4: 2.132, 5: 2.015}
-"""Degrees of freedom -> the 95 % quantile of Student's t, beyond which 5 % of chances lie."""
+STUDENT = {
+    0.95: {2: 2.92, 3: 2.353, 4: 2.132, 5: 2.015},
+    0.99: {2: 6.965, 3: 4.541, 4: 3.747, 5: 3.365},
+}
+"""Confidence -> degrees of freedom -> that quantile of Student's t, one-sided."""
 
 
 def gives_way(
@@ -32,18 +35,19 @@ def gives_way(
     return least > margin and mean.is_beaten and surely
 
 
-def doubt_of(ran: Sequence[Measured]) -> float:
+def doubt_of(ran: Sequence[Measured], confidence: float = 0.95) -> float:
     """What processes add to a comparison: how far two of them moved the contenders apart.
 
-    One-sided, at a confidence of 95 %, from as many contenders as there are (Student's t); none
-    from two of them, which is one difference and tells nothing of how it varies.
+    One-sided, at a *confidence* of `STUDENT`, from as many contenders as there are; none from two
+    of them, which is one difference and tells nothing of how it varies.
     """
+    quantile = STUDENT[confidence]
     both = [one for one in ran if one.finals_us and one.confirm_us]
-    if len(both) <= min(STUDENT):
+    if len(both) <= min(quantile):
         return 0.0
     first = both[0]
     moved = [compared(one, first).excess - in_finals(one, first).excess for one in both]
-    return STUDENT[min(len(both) - 1, max(STUDENT))] * statistics.stdev(moved)
+    return quantile[min(len(both) - 1, max(quantile))] * statistics.stdev(moved)
 
 
 def together(one: Measured, other: Measured) -> Comparison:

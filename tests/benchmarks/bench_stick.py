@@ -126,6 +126,9 @@ def in_a_row(files: Sequence[str], folder: Path, *options: str) -> dict[str, Any
             "entry": f"{at.kernel} {at.key}",
             "one": str(entry.config),
             "other": str(third.entries[at].config),
+            "other_leads": [
+                one.leads(at, entry.config, third.entries[at].config) for one in (first, third)
+            ],
         }
         for at, entry in first.entries.items()
         if not (third.keeps(at, entry) and first.keeps(at, third.entries[at]))
