@@ -84,7 +84,7 @@ def main(folder: Path) -> None:
         options=SweepOptions(lockfile=folder / "tritune.lock"),
         info=replace(info(), default=default, source="s1"),
         setting=Setting(target=H200, identity=H200_IDENTITY, index=0, triton=TRITON),
-        places=Places(journals=folder, binaries=folder, logs=folder),
+        places=Places(journals=folder, binaries=folder, logs=folder, source="5c5c5c5c5c5c"),
         observer=Told(),
     )
     launches = [

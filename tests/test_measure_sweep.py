@@ -80,7 +80,7 @@ def job(folder: Path, *, record: Path | None = None, **options: Any) -> Job:
             record=record,
             triton=TRITON,
         ),
-        places=Places(journals=folder, binaries=folder, logs=folder),
+        places=Places(journals=folder, binaries=folder, logs=folder, source="5c5c5c5c5c5c"),
         observer=Silent(),
     )
 

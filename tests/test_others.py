@@ -258,6 +258,22 @@ def test_one_kernel_of_an_op_may_be_named(jobs):
     assert job.info.name == "theirs:scale_backward"
 
 
+def test_the_kernels_of_an_op_share_their_binaries_as_each_is_measured_beside_the_others(tmp_path):
+    at = project(tmp_path, SCALE)
+
+    compiled = tritune("compile", at, "--output", "out")
+
+    assert compiled.returncode == 0, compiled.stderr
+    kernels = json.loads((at.parent / "out/manifest.json").read_text())["kernels"]
+    assert list(kernels) == ["theirs:scale_backward", "theirs:scale_forward"]
+    [folder] = {*kernels.values()}
+    there = sorted(path.name for path in (at.parent / "out" / folder).iterdir())
+    [cache] = (tmp_path / "cache/binaries" / folder).iterdir()
+    assert [name for name in there if not (cache / name).is_dir()] == []
+    named = [path.stem for path in cache.glob("*/*.cubin")]
+    assert {*named} == {"scale_backward", "scale_forward"}
+
+
 def test_a_custom_op_that_launches_nothing_on_fake_tensors_is_run_on_real_ones(jobs, tmp_path):
     [job] = jobs(TOTAL.replace("total_problem", "custom_problem"))
 

@@ -1,7 +1,8 @@
 """bundle: compiled binaries <-> a folder that another machine takes as its compile cache.
 
-The folder is Triton's own cache entries, a folder a kernel source, and a manifest of all that
-they serve for. A mismatch is named, field by field: it would show as a silent compile otherwise.
+The folder is Triton's own cache entries, a folder for the kernels of an op, and a manifest of
+all that they serve for. A mismatch is named, field by field: it would show as a silent compile
+otherwise.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -113,20 +114,31 @@ class Places:
     journals: Path
     binaries: Path
     logs: Path
+    source: str
+    """The digest of what the binaries are of."""
 
     @classmethod
-    def of(cls, *, source: str, target: str, journals: Path | None) -> Places:
-        """The folders for a kernel with the source digest *source*, on a target such as `cuda:90`.
+    def of(cls, *, sources: Iterable[str], target: str, journals: Path | None) -> Places:
+        """The folders for kernels with these source digests, on a target such as `cuda:90`.
 
         Binaries are kept by source digest: Triton's own cache serves an old binary after an edit
-        that its key misses, such as a constant reached through a module.
+        that its key misses, such as a constant reached through a module. All kernels of an op
+        have one folder: whoever measures one of them runs the others too.
         """
-        cache = cache_folder()
+        cache, source = cache_folder(), _together(sorted({*sources}))
         return cls(
+            source=source,
             journals=made(journals or cache / "journals"),
             binaries=made(cache / "binaries" / source / target.replace(":", "-")),
             logs=made(cache / "logs"),
         )
+
+
+def _together(sources: Sequence[str]) -> str:
+    """One digest of several; of one itself."""
+    if len(sources) == 1:
+        return sources[0]
+    return hashlib.sha256("\n".join(sources).encode()).hexdigest()[:12]
 
 
 def journal_path(folder: Path, sweep: Path, device: str) -> Path:

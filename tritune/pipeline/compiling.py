@@ -103,7 +103,7 @@ def adopt(job: Job, folder: Path) -> None:
             folder,
             served(pool, job.places.logs),
             job.info.name,
-            job.info.source,
+            job.places.source,
             job.places.binaries,
         )
         said.append(f"{count:,} binaries of {near(folder.absolute())} serve here")
@@ -135,7 +135,7 @@ def _write(job: Job, pool: Pool, output: Path) -> None:
                 output,
                 served(pool, job.places.logs),
                 job.info.name,
-                job.info.source,
+                job.places.source,
                 job.places.binaries,
             )
         except OSError as error:

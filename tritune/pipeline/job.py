@@ -155,6 +155,11 @@ def start(
     else:
         place = setting(named_target(sweep, options))
     infos = launched(sweep, infos, place.target, logs / "load.log")
+    folders = Places.of(
+        sources=(info.source for info in infos),
+        target=f"{place.target.backend}:{place.target.arch}",
+        journals=options.journal,
+    )
     jobs = []
     for info in infos:
         space.check_against(sweep, info)
@@ -165,11 +170,7 @@ def start(
                 options=options,
                 info=info,
                 setting=place,
-                places=Places.of(
-                    source=info.source,
-                    target=f"{place.target.backend}:{place.target.arch}",
-                    journals=options.journal,
-                ),
+                places=folders,
                 observer=observer,
                 warnings=[*info.notes, *notes],
             )
