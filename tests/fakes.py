@@ -204,6 +204,9 @@ class FakeDevice:
     def renew(self) -> None:
         self.renewed += 1
 
+    def leave(self) -> None:
+        """Let another kernel have the process."""
+
     def close(self) -> None:
         self.closed = True
 

@@ -16,10 +16,11 @@ from typing import Any
 
 from fakes import H200, H200_IDENTITY, KERNEL, TRITON, grid_compiled, grid_outcomes, grid_problems
 from replay_device import ReplayDevice
+from test_measure_sweep import on_gpu
 from test_views import info
 from tritune.compile import Found
 from tritune.model import Compiled, Launches, Rejected, Sweep
-from tritune.pipeline import conclude, measuring
+from tritune.pipeline import conclude, racing
 from tritune.pipeline.job import Job, SweepOptions
 from tritune.places import Places
 from tritune.setting import Setting
@@ -52,6 +53,9 @@ class Gpu(ReplayDevice):
     def compiles(self) -> int:
         return 0
 
+    def leave(self) -> None:
+        """Nothing to leave."""
+
 
 class Told:
     """An observer that says when measuring begins."""
@@ -70,7 +74,7 @@ class Told:
 
 def main(folder: Path) -> None:
     """Measure, choose and lock, as `tritune sweep` does once all is compiled."""
-    measuring.CudaDevice = Gpu  # type: ignore[misc, assignment]
+    racing.CudaDevice = Gpu  # type: ignore[misc, assignment]
     default = BINARIES[0].candidate.config
     job = Job(
         sweep=Sweep(
@@ -92,7 +96,7 @@ def main(folder: Path) -> None:
         for one in BINARIES
     ]
     found = Found(work=(), launches=tuple(launches), rejected=())
-    outcomes, _ = measuring.from_gpu(job, BINARIES, [], {})
+    outcomes = on_gpu(job, BINARIES)
     chosen = conclude.winners(job, outcomes, found, {}, TRITON)
     conclude.write_lock(job, H200_IDENTITY, chosen)
 

@@ -350,7 +350,7 @@ class Held:
             triton=triton,
             timing=Timing(),
             cache=folder / "binaries",
-            log=folder / "device.log",
+            worker=cuda.process(folder / "device.log"),
         )
         self.guard = Guard(self.device.canary, guards.sensors(self.device.uuid()))
 

@@ -29,17 +29,21 @@ class FakeWorker:
     def __init__(self, **how: Callable[..., Answer[Any]]) -> None:
         self._how = how
         self.calls: list[tuple[str, tuple[object, ...], float | None]] = []
-        self.lives = 0
+        self.started = 0
+        self.turned: list[tuple[object, ...]] = []
         self._is_alive = False
 
     def call(
         self, function: Callable[..., Any], *args: object, timeout_s: float | None = None
     ) -> Answer[Any]:
         if not self._is_alive:
-            self._is_alive, self.lives = True, self.lives + 1
+            self._is_alive, self.started = True, self.started + 1
         name = function.__name__
         self.calls.append((name, args, timeout_s))
         return self._how.get(name, getattr(self, f"_{name}", nothing))(*args)
+
+    def turn(self, _: Callable[..., Any], *arguments: object) -> None:
+        self.turned.append(arguments)
 
     def close(self) -> None:
         self._is_alive = False
@@ -56,6 +60,9 @@ class FakeWorker:
     def _compiles(self) -> Answer[int]:
         return Done(1)
 
+    def _leave(self) -> Answer[int]:
+        return Done(1)
+
     def named(self, name: str) -> list[tuple[object, ...]]:
         return [args for called, args, _ in self.calls if called == name]
 
@@ -64,20 +71,18 @@ def nothing(*_: object) -> Answer[None]:
     return Done(None)
 
 
-def device(worker: FakeWorker, default: Config = A) -> CudaDevice:
-    made = CudaDevice(
+def device(worker: FakeWorker, default: Config = A, kernel: str = KERNEL) -> CudaDevice:
+    return CudaDevice(
         index=0,
-        kernel=KERNEL,
+        kernel=kernel,
         problem=None,
         default=default,
         identity=H200_IDENTITY,
         triton=TRITON,
         timing=Timing(),
         cache=Path("cache"),
-        log=Path("device.log"),
+        worker=worker,  # type: ignore[arg-type]
     )
-    made._worker = worker  # type: ignore[assignment]
-    return made
 
 
 def rejection(this: Compiled, reason: Reason, detail: str) -> Rejected:
@@ -142,7 +147,7 @@ def test_an_illegal_access_costs_its_config_and_one_restart() -> None:
     assert isinstance(answers[0], Verified)
     assert answers[1] == rejection(THREE[1], Reason.LAUNCH, "illegal memory access")
     assert isinstance(answers[2], Verified)
-    assert (gpu.restarts, worker.lives) == (1, 2)
+    assert (gpu.restarts, worker.started) == (1, 2)
     assert len(worker.named("open_problem")) == 2
 
 
@@ -307,7 +312,7 @@ def test_a_fresh_process_knows_nothing_of_the_last() -> None:
     gpu.renew()
     gpu.sample(THREE, 1)
 
-    assert worker.lives == 2
+    assert worker.started == 2
     assert gpu.restarts == 0
     assert len(worker.named("open_problem")) == len(worker.named("warm_up")) == 2
     assert worker.named("judge") == []
@@ -321,6 +326,56 @@ def test_what_is_compiled_while_measuring_is_counted_over_all_processes() -> Non
     gpu.sample(THREE, 1)
 
     assert (before, gpu.compiles()) == (0, 2)
+
+
+def test_a_kernel_after_another_is_measured_in_the_same_process() -> None:
+    worker = FakeWorker()
+    one, other = device(worker), device(worker, kernel="ops:other")
+
+    one.sample(THREE, 1)
+    one.leave()
+    other.sample(THREE, 1)
+
+    assert worker.started == 1
+    assert [kernel for kernel, *_ in worker.turned] == [KERNEL, "ops:other"]
+    assert [name for name, _, _ in worker.calls] == [
+        *("warm_up", "open_problem", "study", "sample", "leave"),
+        *("warm_up", "open_problem", "study", "sample"),
+    ]
+
+
+def test_all_kernels_of_an_op_are_confirmed_in_one_process_that_none_was_raced_in() -> None:
+    worker = FakeWorker()
+    devices = [device(worker, kernel=name) for name in ("ops:a", "ops:b", "ops:c")]
+    for one in devices:
+        one.sample(THREE, 1)
+        one.leave()
+
+    for one in devices:
+        one.renew()
+        one.sample(THREE, 1)
+        one.leave()
+
+    assert worker.started == 2
+    assert [one.compiles() for one in devices] == [2, 2, 2]
+
+
+def test_a_kernel_that_is_doubted_is_timed_in_a_third_process() -> None:
+    worker = FakeWorker()
+    one, other = device(worker), device(worker, kernel="ops:other")
+    for each in (one, other):
+        each.sample(THREE, 1)
+        each.leave()
+
+    one.renew()
+    one.sample(THREE, 1)
+    one.renew()
+    one.sample(THREE, 1)
+    one.leave()
+    other.renew()
+    other.sample(THREE, 1)
+
+    assert worker.started == 3
 
 
 def test_a_mistake_of_the_user_ends_the_sweep_and_is_no_rejection() -> None:

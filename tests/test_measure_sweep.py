@@ -15,9 +15,20 @@ from tritune import places
 from tritune.compile import Found
 from tritune.errors import EnvironmentFaultError
 from tritune.journal import Journal
-from tritune.model import Compiled, Config, Launches, Measured, Outcome, Problem, Sweep, Winner
-from tritune.pipeline import conclude, measuring
+from tritune.model import (
+    Compiled,
+    Config,
+    Launches,
+    Measured,
+    Outcome,
+    Problem,
+    Rejected,
+    Sweep,
+    Winner,
+)
+from tritune.pipeline import conclude, measuring, racing
 from tritune.pipeline.job import Job, SweepOptions
+from tritune.pipeline.overlap import Screening
 from tritune.places import Places
 from tritune.setting import Setting
 
@@ -29,15 +40,16 @@ class Gpu(FakeDevice):
     """A GPU with no sensors, as the measuring process shows it."""
 
     opened = 0
+    """How often one was asked for what it is: before finals."""
 
     def __init__(self, **_: Any) -> None:
         super().__init__(lambda this: 100.0 - int(str(this.config["BLOCK"])), noise=0.001)
-        Gpu.opened += 1
         self.notes = ["a note"]
         self.restarts = 2
         self.restart_s = 9.6
 
     def uuid(self) -> str:
+        Gpu.opened += 1
         return ""
 
 
@@ -56,7 +68,7 @@ class Silent:
 
 @pytest.fixture(name="folder", autouse=True)
 def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(measuring, "CudaDevice", Gpu)
+    monkeypatch.setattr(racing, "CudaDevice", Gpu)
     Gpu.opened = 0
     return tmp_path
 
@@ -93,10 +105,25 @@ def binaries(*problems: Problem) -> list[Compiled]:
     ]
 
 
+def on_gpu(
+    this: Job,
+    made: Sequence[Compiled],
+    out: Sequence[Rejected] = (),
+    *,
+    screening: Screening[Any] | None = None,
+) -> tuple[Outcome, ...]:
+    """What is measured of one kernel, after what was screened ahead."""
+    with racing.process(this) as worker:
+        device = screening.device if screening else racing.open_device(this, worker)
+        scores_us = screening.scores_us if screening else {}
+        running = measuring.raced(this, made, out, {}, device, scores_us)
+        outcomes, _ = measuring.confirmed(this, running)
+    return outcomes
+
+
 def measure(this: Job, found: Sequence[Compiled] | None = None) -> tuple[Outcome, ...]:
     oversize = rejected(problem=PROBLEMS[0], BLOCK=4096)
-    outcomes, _ = measuring.from_gpu(this, binaries() if found is None else found, [oversize], {})
-    return outcomes
+    return on_gpu(this, binaries() if found is None else found, [oversize])
 
 
 def said(this: Job) -> dict[str, str]:
@@ -238,7 +265,7 @@ def test_what_was_wrong_is_measured_again_once_the_reference_was_edited(
 ) -> None:
     made = binaries(PROBLEMS[0])
     wrong = {config(BLOCK=10)}
-    monkeypatch.setattr(measuring, "CudaDevice", lambda **_: Wrong(wrong))
+    monkeypatch.setattr(racing, "CudaDevice", lambda **_: Wrong(wrong))
     before = measure(job(folder), made)
     wrong.clear()
     unchanged = measure(job(folder), made)

@@ -13,15 +13,16 @@ import pytest
 import torch
 import triton
 
-from fakes import evidence
+from fakes import TRITON, FakeDevice, evidence
 from others import PACKAGE, project
-from tritune import lock
+from tritune import lock, pipeline
 from tritune.device import bench as benches
 from tritune.device import fakes, sampling, study, targets
 from tritune.device.bench import Bench
 from tritune.load import load
 from tritune.model import Candidate, Config, Entry, Evidence, Lock, Problem, Verified, Winner
-from tritune.pipeline import prepare
+from tritune.pipeline import job as pipeline_job
+from tritune.pipeline import prepare, racing
 from tritune.pipeline.job import SweepOptions, start
 from tritune.pipeline.searched import Searched
 from tritune.setting import Setting
@@ -272,6 +273,39 @@ def test_the_kernels_of_an_op_share_their_binaries_as_each_is_measured_beside_th
     assert [name for name in there if not (cache / name).is_dir()] == []
     named = [path.stem for path in cache.glob("*/*.cubin")]
     assert {*named} == {"scale_backward", "scale_forward"}
+
+
+def test_all_kernels_of_an_op_are_raced_before_any_is_confirmed(jobs, tmp_path, monkeypatch):
+    """For a fresh process is a matter of seconds: one of them confirms all."""
+    events = []
+
+    class Gpu(FakeDevice):
+        """A GPU that says what it is used for."""
+
+        notes, restarts = (), 0
+
+        def __init__(self, *, kernel, **_):
+            super().__init__(lambda this: 100.0 - int(str(this.config["BLOCK"])) / 100)
+            self._kernel = kernel
+
+        def uuid(self):
+            events.append(("raced", self._kernel))
+            return ""
+
+        def renew(self):
+            events.append(("confirmed", self._kernel))
+
+    place = Setting(target=H200, identity=targets.identity(H200), index=0, triton=TRITON)
+    monkeypatch.setattr(pipeline_job, "find", lambda *_, **__: place)
+    monkeypatch.setattr(racing, "CudaDevice", Gpu)
+    jobs(SCALE)
+
+    reports = pipeline.run(tmp_path / "mine/sweep.yaml", SweepOptions(jobs=1), Silent())
+
+    names = [report.kernel.name for report in reports]
+    assert names == ["theirs:scale_backward", "theirs:scale_forward"]
+    assert events == [(done, name) for done in ("raced", "confirmed") for name in names]
+    assert len(lock.read(tmp_path / "mine/tritune.lock").entries) == 4
 
 
 def test_a_custom_op_that_launches_nothing_on_fake_tensors_is_run_on_real_ones(jobs, tmp_path):

@@ -9,11 +9,11 @@ from types import SimpleNamespace
 import pytest
 
 from fakes import PROBLEM, compiled, config
-from test_measure_sweep import DEFAULT, PROBLEMS, Gpu, job, journal_of
+from test_measure_sweep import DEFAULT, PROBLEMS, Gpu, job, journal_of, on_gpu
 from tritune.errors import EnvironmentFaultError
 from tritune.journal import Journal
 from tritune.model import Measured, Problem, Reason, Rejected, Verified
-from tritune.pipeline import measuring, overlap
+from tritune.pipeline import overlap, racing
 from tritune.pipeline.overlap import Screening
 from tritune.screening import Screened
 
@@ -118,23 +118,27 @@ def test_an_interrupted_sweep_gives_the_gpu_back_at_once():
     assert device.closed
 
 
+def ahead(this):
+    return overlap.on_gpu(this, {}, racing.open_device(this, racing.process(this)))
+
+
 def test_what_was_screened_while_compiling_is_not_screened_again(tmp_path, monkeypatch):
-    monkeypatch.setattr(measuring, "CudaDevice", Gpu)
+    monkeypatch.setattr(racing, "CudaDevice", Gpu)
     monkeypatch.setattr(Gpu, "opened", 0)
     this = job(tmp_path)
     made = [compiled(problem=PROBLEMS[0], BLOCK=block) for block in (1, 2, 3)]
 
-    with overlap.on_gpu(this, {}) as screening:
+    with ahead(this) as screening:
         with screening:
             screening.hand(made)
             deadline = time.monotonic() + 10
             while not screening.found and time.monotonic() < deadline:
                 time.sleep(0.01)
-        ahead = [rounds for _, rounds in screening.device.windows]
-    outcomes, _ = measuring.from_gpu(this, made, (), {}, screening.device)
+        first = [rounds for _, rounds in screening.device.windows]
+    outcomes = on_gpu(this, made, screening=screening)
 
-    follow = [rounds for _, rounds in screening.device.windows[len(ahead) :]]
-    assert ahead == [2, 2]
+    follow = [rounds for _, rounds in screening.device.windows[len(first) :]]
+    assert first == [2, 2]
     assert min(follow) >= 5, "only finals are left"
     assert (Gpu.opened, screening.seconds > 0) == (1, True)
     assert [one.candidate for one in outcomes] == [one.candidate for one in made]
@@ -142,9 +146,9 @@ def test_what_was_screened_while_compiling_is_not_screened_again(tmp_path, monke
 
 @pytest.mark.parametrize("options", [{"fresh": True}, {"budget_s": 60.0}])
 def test_nothing_is_screened_ahead_where_it_would_not_count(tmp_path, monkeypatch, options):
-    monkeypatch.setattr(measuring, "CudaDevice", Gpu)
+    monkeypatch.setattr(racing, "CudaDevice", Gpu)
 
-    with overlap.on_gpu(job(tmp_path, **options), {}) as screening:
+    with ahead(job(tmp_path, **options)) as screening:
         assert screening is None
 
 
@@ -168,10 +172,10 @@ class Killed(Gpu):
 
 
 def test_an_interrupted_sweep_rejects_nothing(tmp_path, monkeypatch):
-    monkeypatch.setattr(measuring, "CudaDevice", Killed)
+    monkeypatch.setattr(racing, "CudaDevice", Killed)
 
     def interrupted():
-        with overlap.on_gpu(job(tmp_path), {}) as screening, screening:
+        with ahead(job(tmp_path)) as screening, screening:
             screening.hand([compiled(problem=PROBLEMS[0], BLOCK=block) for block in (1, 2)])
             assert screening.device.verifying.wait(10)
             raise KeyboardInterrupt
@@ -196,17 +200,16 @@ BEST = config(BLOCK=2)
 
 def screened_ahead(this, made):
     """The outcomes of a sweep that screens everything while compiling."""
-    with overlap.on_gpu(this, {}) as screening, screening:
+    with ahead(this) as screening, screening:
         screening.hand(made)
         deadline = time.monotonic() + 10
         while not screening.found and time.monotonic() < deadline:
             time.sleep(0.01)
-    outcomes, _ = measuring.from_gpu(this, made, (), {}, screening.device, screening.scores_us)
-    return outcomes
+    return on_gpu(this, made, screening=screening)
 
 
 def test_a_clock_that_drifts_while_compiling_keeps_the_best_in_the_finals(tmp_path, monkeypatch):
-    monkeypatch.setattr(measuring, "CudaDevice", Drifting)
+    monkeypatch.setattr(racing, "CudaDevice", Drifting)
     made = [compiled(problem=PROBLEMS[0], BLOCK=block) for block in range(1, 41)]
 
     outcomes = screened_ahead(job(tmp_path), made)

@@ -35,7 +35,7 @@ from tritune.model import (
     Work,
 )
 from tritune.nearby import REACH, along, nearest, within
-from tritune.pipeline import SweepOptions, conclude, elsewhere, measuring, reach
+from tritune.pipeline import SweepOptions, conclude, elsewhere, racing, reach
 from tritune.pipeline import job as pipeline_job
 from tritune.pipeline.job import Job
 from tritune.setting import Setting
@@ -119,7 +119,7 @@ def _gpu(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Gpu]:
 
     def use(right: Callable[[int, int], bool] = lambda *_: True, **more: Any) -> Gpu:
         device = Gpu(right, **more)
-        monkeypatch.setattr(elsewhere, "open_device", lambda _: device)
+        monkeypatch.setattr(elsewhere, "open_device", lambda *_: device)
         return device
 
     return use
@@ -425,7 +425,7 @@ def test_a_whole_sweep_locks_the_reach_and_a_second_one_changes_no_byte(tmp_path
         target=targets.of_device(projects.H200), identity=projects.H200, index=0, triton=TRITON
     )
     monkeypatch.setattr(pipeline_job, "find", lambda *_, **__: place)
-    monkeypatch.setattr(measuring, "CudaDevice", Whole)
+    monkeypatch.setattr(racing, "CudaDevice", Whole)
     options = SweepOptions(jobs=1)
 
     [first] = pipeline.run(project.sweep, options, Silent())

@@ -21,7 +21,7 @@ from tritune.errors import EnvironmentFaultError
 from tritune.journal import Journal
 from tritune.model import Candidate, Compiled, Config, Measured
 from tritune.paired import Comparison
-from tritune.pipeline import SweepOptions, measuring, retiming
+from tritune.pipeline import SweepOptions, racing, retiming
 from tritune.pipeline.job import start
 from tritune.setting import Setting
 
@@ -76,7 +76,7 @@ def project(fresh, tmp_path, monkeypatch) -> Project:
 def gpu(monkeypatch) -> Callable[..., Gpu]:
     def use(cost_us: Callable[[Candidate], float], **more: Any) -> Gpu:
         device = Gpu(cost_us, **more)
-        monkeypatch.setattr(measuring, "CudaDevice", lambda **_: device)
+        monkeypatch.setattr(racing, "CudaDevice", lambda **_: device)
         return device
 
     return use
@@ -292,7 +292,7 @@ def test_a_disturbed_gpu_stops_it(project, gpu, monkeypatch):
     def stop(*_: object, **__: object) -> None:
         raise EnvironmentFaultError("the GPU is disturbed")
 
-    monkeypatch.setattr(measuring, "race", stop)
+    monkeypatch.setattr(racing, "race", stop)
     gpu(lambda _: 100.0)
 
     assert run().exit_code == 3

@@ -62,6 +62,8 @@ class Worker:
         self._task_limit_s: float | None = None
         self._limit, self._began = math.inf, 0.0
         self._offset = 0
+        self.started = 0
+        """Children that there were."""
         self.setup_failed = False
         """Whether the last answer is that of `setup`, which failed."""
 
@@ -118,6 +120,7 @@ class Worker:
         self._log.touch()
         self._mark(self._setup_limit_s)
         self._child = Child(self._env, self._log)
+        self.started += 1
         self._child.send(self._setup, self._args, makes_state=True)
 
     def step(self) -> Answer[Any] | None:

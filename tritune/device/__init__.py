@@ -41,7 +41,7 @@ class Device(Protocol):
         """Do a fixed piece of work: how long it takes tells whether the GPU is disturbed."""
 
     def renew(self) -> None:
-        """Go on in a fresh process, which knows nothing of the last one."""
+        """Go on in a process that this kernel was never in."""
 
     def close(self) -> None:
         """Give the GPU back."""

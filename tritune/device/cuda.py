@@ -89,8 +89,13 @@ def probe(index: int, log: Path) -> tuple[DeviceIdentity, str]:
         return answers.value(worker.call(_identify, index, timeout_s=120), SILENT)
 
 
+def process(log: Path) -> Worker:
+    """What holds a GPU for one kernel after the other, each with a `CudaDevice` of its own."""
+    return Worker(_stateless, log=log)
+
+
 class CudaDevice:
-    """A `Device`: one GPU of this machine, held by one worker process."""
+    """A `Device`: one GPU of this machine, held by one worker process at a time."""
 
     def __init__(  # noqa: PLR0913  # what a worker needs to know, each part once
         self,
@@ -103,7 +108,7 @@ class CudaDevice:
         triton: str,
         timing: Timing,
         cache: Path,
-        log: Path,
+        worker: Worker,
     ) -> None:
         self.target: Target = targets.of_device(identity)
         self.triton = triton
@@ -120,15 +125,10 @@ class CudaDevice:
         self._took_s: dict[Candidate, float] = {}
         self._compiled = 0
         self._forget()
-        self._worker = Worker(
-            bench.open_bench,
-            kernel,
-            problem,
-            index,
-            str(cache),
-            timing,
-            log=log,
-        )
+        self._worker = worker
+        self._used = 0
+        """Number of the process that this kernel was in last."""
+        self._arguments = (kernel, problem, index, str(cache), timing)
 
     def verify(self, compiled: Compiled) -> Verified | Rejected:
         candidate = compiled.candidate
@@ -173,8 +173,15 @@ class CudaDevice:
         return self._compiled + now
 
     def renew(self) -> None:
-        self._compiled = self.compiles()
-        self._start_anew()
+        self.leave()
+        if self._used == self._worker.started:
+            self._worker.close()
+
+    def leave(self) -> None:
+        """Let another kernel have the process; the next call takes it back."""
+        if self._warm:
+            self._compiled += answers.value(self._call(bench.leave, limit_s=CALL_LIMIT_S), SILENT)
+        self._forget()
 
     def _start_anew(self) -> None:
         self._worker.close()
@@ -263,9 +270,10 @@ class CudaDevice:
     def _call(self, function: Callable[..., T], *args: object, limit_s: float) -> Answer[T]:
         began = time.monotonic()
         if not self._warm:
+            self._worker.turn(bench.open_bench, *self._arguments)
             warm = self._worker.call(canary.warm_up, WARM_UP_S, timeout_s=60)
             answers.value(warm, SILENT)
-            self._warm = True
+            self._warm, self._used = True, self._worker.started
             if self.restarts:
                 self.restart_s += time.monotonic() - began
             began = time.monotonic()

@@ -9,16 +9,26 @@ journal or not at all.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from tritune import grouping, keyed, lock
 from tritune.compile import Found
 from tritune.device import toolchain
-from tritune.device.cuda import CudaDevice
-from tritune.model import Candidate, Compiled, Entry, Outcome, Problem, Rejected, Report
-from tritune.pipeline import conclude, measuring, missed, overlap, prepare, reach, smoke, twice
+from tritune.model import Candidate, Entry, Outcome, Problem, Rejected, Report
+from tritune.pipeline import (
+    conclude,
+    measuring,
+    missed,
+    overlap,
+    prepare,
+    racing,
+    reach,
+    smoke,
+    twice,
+)
 from tritune.pipeline.checking import CheckOptions, check, due, not_fresh, nothing_due
 from tritune.pipeline.compiling import (
     CompileReport,
@@ -37,7 +47,7 @@ from tritune.pipeline.retiming import retime
 from tritune.pipeline.starting import Started
 from tritune.pipeline.starting import start as start_sweep
 from tritune.pipeline.tracing import Traced, TraceOptions, trace
-from tritune.workers import Pool
+from tritune.workers import Pool, Worker
 
 __all__ = [
     "CheckOptions",
@@ -79,14 +89,33 @@ def run(path: Path, options: SweepOptions, observer: Observer) -> tuple[Report, 
     elif options.stale:
         jobs = due(jobs)
     nothing = missed.nothing_missed if options.shapes_from else nothing_due
-    with twice.noticed(jobs[0]), compilers(jobs[0]) as pool:
-        return tuple(
-            _sweep(job, pool, last=job is jobs[-1]) if job.sweep.problems else nothing(job)
+    with (
+        twice.noticed(jobs[0]),
+        compilers(jobs[0]) as pool,
+        racing.process(jobs[0]) as gpu,
+    ):
+        ends = [
+            _begin(job, _Hands(pool, gpu), last=job is jobs[-1])
+            if job.sweep.problems
+            else partial(nothing, job)
             for job in jobs
-        )
+        ]
+        return tuple(end() for end in ends)
 
 
-def _sweep(job: Job, pool: Pool, *, last: bool) -> Report:
+@dataclass(frozen=True, slots=True)
+class _Hands:
+    """The processes of a sweep, which go from one kernel of it to the next."""
+
+    pool: Pool
+    gpu: Worker
+
+
+def _begin(job: Job, hands: _Hands, *, last: bool) -> Callable[[], Report]:
+    """Sweep one kernel as far as its finals; what confirms and concludes it.
+
+    All kernels of an op are confirmed at the end, for a fresh process is a matter of seconds.
+    """
     dry = job.options.dry_run
     toolchain.check(job.target, launches=job.setting.index is not None)
     locked = conclude.incumbents(job)
@@ -96,28 +125,32 @@ def _sweep(job: Job, pool: Pool, *, last: bool) -> Report:
         adopt(job, job.options.compiled)
     if job.setting.identity is not None and not dry:
         lock.refuse_unwritable(job.lockfile)
-    wrong = smoke.interpret(job) if job.setting.index is None and not dry else ()
+    if job.setting.index is not None or dry:
+        return _measure(job, hands, (candidates, illegal), locked, last=last)
+    wrong = smoke.interpret(job)
     with smoke.told_as_well(job, wrong):
-        report = _measure(job, pool, (candidates, (*illegal, *wrong)), locked, last=last)
+        end = _measure(job, hands, (candidates, (*illegal, *wrong)), locked, last=last)
+        report = end()
     unsolved = dict.fromkeys((*report.unsolved, *smoke.all_wrong(job, wrong)))
-    return replace(report, unsolved=tuple(unsolved))
+    return lambda: replace(report, unsolved=tuple(unsolved))
 
 
 def _measure(
     job: Job,
-    pool: Pool,
+    hands: _Hands,
     planned: tuple[Sequence[Candidate], tuple[Rejected, ...]],
     locked: Mapping[str, Entry],
     *,
     last: bool,
-) -> Report:
+) -> Callable[[], Report]:
     """All that follows the interpreter, of what is left of the plan and what is out of it."""
     candidates, out = planned
+    pool = hands.pool
     turn(pool, job)
     found = prepare.find_launches(job, pool, candidates, locked)
     prepare.announce(job, found.launches)
     if job.options.dry_run:
-        return conclude.report(job, found, (), (), gpu_s=0.0, not_locked="a dry run")
+        return partial(conclude.report, job, found, (), (), gpu_s=0.0, not_locked="a dry run")
     first = {job.info.default, *(entry.config for entry in locked.values())}
 
     def lead(candidate: Candidate) -> bool:
@@ -126,12 +159,20 @@ def _measure(
     groups, failed = prepare.group(job, pool, found, lead)
     job = _with_a_default_that_fits(job, groups)
 
-    with overlap.on_gpu(job, locked) as screening:
+    device = None if job.setting.index is None else racing.open_device(job, hands.gpu)
+    with overlap.on_gpu(job, locked, device) as screening:
         compiled, more = overlap.compile_all(job, pool, groups, found, screening, lead=lead)
     if last:  # nothing holds memory while finals run
         pool.close()
     out = (*out, *found.rejected, *failed, *more)
-    return _conclude(job, found, compiled, out, screening)
+    if device is None:
+        return partial(_from_record, job, found, out)
+    ahead_s = screening.seconds if screening else 0.0
+    scores = screening.scores_us if screening else {}
+    locked = conclude.incumbents(job)
+    running = measuring.raced(job, compiled, out, locked, device, scores)
+    running = replace(running, seconds=running.seconds + ahead_s)
+    return partial(_confirm, job, found, out, running, locked)
 
 
 def _with_a_default_that_fits(job: Job, groups: Sequence[grouping.Group]) -> Job:
@@ -143,26 +184,34 @@ def _with_a_default_that_fits(job: Job, groups: Sequence[grouping.Group]) -> Job
     return replace(job, info=replace(job.info, default=default))
 
 
+def _from_record(job: Job, found: Found, out: tuple[Rejected, ...]) -> Report:
+    locked = conclude.incumbents(job)
+    if job.setting.record is None:
+        return _conclude(job, found, out, (), locked, job.setting.triton)
+    timed, triton = conclude.from_record(job, found)
+    return _conclude(job, found, out, timed, locked, triton)
+
+
+def _confirm(
+    job: Job,
+    found: Found,
+    out: tuple[Rejected, ...],
+    running: racing.Race,
+    locked: Mapping[str, Entry],
+) -> Report:
+    timed, gpu_s = measuring.confirmed(job, running)
+    return _conclude(job, found, out, timed, locked, job.setting.triton, gpu_s)
+
+
 def _conclude(
     job: Job,
     found: Found,
-    compiled: tuple[Compiled, ...],
     out: tuple[Rejected, ...],
-    screening: overlap.Screening[CudaDevice] | None,
+    timed: tuple[Outcome, ...],
+    locked: Mapping[str, Entry],
+    triton: str,
+    gpu_s: float = 0.0,
 ) -> Report:
-    locked = conclude.incumbents(job)
-    gpu_s, triton = 0.0, job.setting.triton
-    timed: tuple[Outcome, ...] = ()
-    if job.setting.index is not None:
-        device = screening.device if screening else measuring.open_device(job)
-        try:
-            scores = screening.scores_us if screening else {}
-            timed, gpu_s = measuring.from_gpu(job, compiled, out, locked, device, scores)
-        finally:
-            device.close()
-        gpu_s += screening.seconds if screening else 0.0
-    elif job.setting.record is not None:
-        timed, triton = conclude.from_record(job, found)
     outcomes: tuple[Outcome, ...] = (*out, *timed)
     chosen = conclude.winners(job, timed, found, locked, triton)
     why = _why_not(job, timed)

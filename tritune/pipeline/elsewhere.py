@@ -6,6 +6,7 @@ What is found is in the journal at once, so that it is asked once a source and T
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 
 from tritune.device import lowering, targets
 from tritune.device.cuda import CudaDevice
@@ -23,7 +24,7 @@ from tritune.model import (
 )
 from tritune.pipeline.compiling import compilers
 from tritune.pipeline.job import Job
-from tritune.pipeline.measuring import open_device
+from tritune.pipeline.racing import open_device, process
 from tritune.workers import Answer, Done, Pool
 
 FACTS_LIMIT_S = 60.0
@@ -72,15 +73,12 @@ def _answers(job: Job, asks: Sequence[Ask]) -> Iterator[tuple[Problem, Config, s
     ready = [(problem, config) for problem, config, _ in asks if (problem, config) not in unlike]
     if not ready:
         return
-    device = open_device(job)
-    try:
+    with closing(open_device(job, process(job))) as device:
         for problem, config in ready:
             why, lasting = _run(
                 device, Candidate(kernel=job.info.name, problem=problem, config=config)
             )
             yield problem, config, why, lasting
-    finally:
-        device.close()
 
 
 def _compiled(

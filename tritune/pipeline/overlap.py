@@ -129,25 +129,23 @@ class Screening(Generic[D]):
 
 
 @contextmanager
-def on_gpu(job: Job, locked: Mapping[str, Entry]) -> Iterator[Screening[CudaDevice] | None]:
-    """Screening on the GPU of a job, whose device stays open; None where there is none.
+def on_gpu(
+    job: Job, locked: Mapping[str, Entry], device: CudaDevice | None
+) -> Iterator[Screening[CudaDevice] | None]:
+    """Screening on the *device* of a job, if it has one; None where nothing is screened ahead.
 
     What the journal knows is not screened again. A sweep that measures anew whatever it knows
     (`--fresh`) would not look there for what is learnt here, and a budget of GPU time begins with
     the measuring: with either, nothing is screened ahead.
     """
     options = job.options
-    if job.setting.index is None or options.fresh or options.budget_s is not None:
+    if device is None or options.fresh or options.budget_s is not None:
         yield None
         return
     journal = Journal.open(job.journal)
-    device = measuring.open_device(job)
     try:
         with journal.hold():
             yield Screening(partial(_screen, job, locked, journal, device), device)
-    except BaseException:
-        device.close()
-        raise
     finally:
         journal.close()
 

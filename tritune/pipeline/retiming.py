@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -29,7 +30,7 @@ from tritune.model import (
     Problem,
     Rejected,
 )
-from tritune.pipeline import measuring, overlap, prepare
+from tritune.pipeline import measuring, overlap, prepare, racing
 from tritune.pipeline.cases import Case
 from tritune.pipeline.compiling import compilers
 from tritune.pipeline.conclude import incumbents
@@ -217,7 +218,8 @@ def _race(job: Job, compiled: Sequence[Compiled], matches: Sequence[_Match]) -> 
         timing = job.sweep.timing
         timing = replace(timing, final_rounds=timing.final_rounds or ROUNDS)
         timed = replace(job, sweep=replace(job.sweep, timing=timing))
-        measuring.race(timed, cases, write=lambda _, __: None)
+        with closing(racing.open_device(timed, racing.process(timed))) as device:
+            racing.confirm(timed, racing.race(timed, cases, device, lambda _, __: None))
     return tuple(outcome for case in cases for outcome in case.outcomes)
 
 
