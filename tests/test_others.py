@@ -571,6 +571,23 @@ def test_of_an_op_with_several_launches_a_bench_puts_back_what_the_tuned_ones_wr
     assert answer.value == found
 
 
+def test_a_process_that_goes_from_one_kernel_of_an_op_to_the_next_finds_the_same(tmp_path):
+    project(tmp_path, "")
+    problem = f"{tmp_path / 'mine/problems.py'}:scale_problem"
+    config = Config.of({"BLOCK": 128, "num_warps": 4, "num_stages": 3})
+    found = []
+    with Worker(opened, log=tmp_path / "log", env={"TRITON_INTERPRET": "1"}) as worker:
+        for kernel in ("theirs:scale_backward", "theirs:scale_forward") * 2:
+            of = Candidate(kernel=kernel, problem=Problem.of({"M": 3, "N": 600}), config=config)
+            worker.turn(opened, str(tmp_path / "site"), kernel, problem)
+            found.append(worker.call(studied, of, timeout_s=60))
+            assert worker.call(benches.leave, timeout_s=60) == Done(0)
+
+    assert [answer.value["restored"] for answer in found] == [2, 0, 2, 0]
+    assert all(answer.value["right"] for answer in found)
+    assert worker.started == 1
+
+
 # --- what is refused ----------------------------------------------------------------------
 
 
