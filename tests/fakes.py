@@ -168,6 +168,7 @@ class FakeDevice:
         """Each window's configs and rounds."""
         self.closed = False
         self.renewed = 0
+        self.opens = 0
 
     def compiles(self) -> int:
         """Nothing is ever compiled here."""
@@ -203,6 +204,9 @@ class FakeDevice:
 
     def renew(self) -> None:
         self.renewed += 1
+
+    def open(self) -> None:
+        self.opens += 1
 
     def leave(self) -> None:
         """Let another kernel have the process."""

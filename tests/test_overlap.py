@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from fakes import PROBLEM, compiled, config
-from test_measure_sweep import DEFAULT, PROBLEMS, Gpu, job, journal_of, on_gpu
+from test_measure_sweep import DEFAULT, PROBLEMS, Gpu, job, journal_of, measure, on_gpu
 from tritune.errors import EnvironmentFaultError
 from tritune.journal import Journal
 from tritune.model import Measured, Problem, Reason, Rejected, Verified
@@ -142,6 +142,26 @@ def test_what_was_screened_while_compiling_is_not_screened_again(tmp_path, monke
     assert min(follow) >= 5, "only finals are left"
     assert (Gpu.opened, screening.seconds > 0) == (1, True)
     assert [one.candidate for one in outcomes] == [one.candidate for one in made]
+
+
+def test_the_gpu_is_opened_while_the_first_problem_compiles(tmp_path, monkeypatch):
+    monkeypatch.setattr(racing, "CudaDevice", Gpu)
+    opened = threading.Event()
+    monkeypatch.setattr(Gpu, "open", lambda _: opened.set())
+
+    with ahead(job(tmp_path)) as screening, screening:
+        assert opened.wait(10)
+
+
+def test_no_gpu_is_opened_where_the_journal_knows_all(tmp_path, monkeypatch):
+    monkeypatch.setattr(racing, "CudaDevice", Gpu)
+    this = job(tmp_path)
+    measure(this)
+
+    with ahead(this) as screening, screening:
+        screening.hand([compiled(problem=PROBLEMS[0], key=str(PROBLEMS[0]), BLOCK=1)])
+
+    assert screening.device.opens == 0
 
 
 @pytest.mark.parametrize("options", [{"fresh": True}, {"budget_s": 60.0}])

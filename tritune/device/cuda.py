@@ -97,6 +97,9 @@ def process(log: Path) -> Worker:
 class CudaDevice:
     """A `Device`: one GPU of this machine, held by one worker process at a time."""
 
+    _warm: bool
+    """Whether the process is this kernel's, and ready."""
+
     def __init__(  # noqa: PLR0913  # what a worker needs to know, each part once
         self,
         *,
@@ -129,6 +132,17 @@ class CudaDevice:
         self._used = 0
         """Number of the process that this kernel was in last."""
         self._arguments = (kernel, problem, index, str(cache), timing)
+
+    def open(self) -> None:
+        """Have the process ready: opening a GPU takes it 2 to 3 s, and an import may take more."""
+        if self._warm:
+            return
+        began = time.monotonic()
+        self._worker.turn(bench.open_bench, *self._arguments)
+        answers.value(self._worker.call(canary.warm_up, WARM_UP_S, timeout_s=60), SILENT)
+        self._warm, self._used = True, self._worker.started
+        if self.restarts:
+            self.restart_s += time.monotonic() - began
 
     def verify(self, compiled: Compiled) -> Verified | Rejected:
         candidate = compiled.candidate
@@ -268,15 +282,8 @@ class CudaDevice:
         return answer.value
 
     def _call(self, function: Callable[..., T], *args: object, limit_s: float) -> Answer[T]:
+        self.open()
         began = time.monotonic()
-        if not self._warm:
-            self._worker.turn(bench.open_bench, *self._arguments)
-            warm = self._worker.call(canary.warm_up, WARM_UP_S, timeout_s=60)
-            answers.value(warm, SILENT)
-            self._warm, self._used = True, self._worker.started
-            if self.restarts:
-                self.restart_s += time.monotonic() - began
-            began = time.monotonic()
         answer = self._worker.call(function, *args, timeout_s=limit_s)
         if not isinstance(answer, Done):
             self.restart_s += time.monotonic() - began

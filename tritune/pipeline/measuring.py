@@ -86,6 +86,22 @@ def known_outcomes(
     )
 
 
+def is_done(job: Job, journal: Journal) -> bool:
+    """Whether a journal says of every problem that a sweep came to its end."""
+    stages = _stages(job, journal)
+    return all(stages.get(problem) == CONFIRM for problem in job.sweep.problems)
+
+
+def _stages(job: Job, journal: Journal) -> Mapping[Problem, str]:
+    return journal.done(
+        job.info.name,
+        source=job.journal_source,
+        device=job.setting.identity or targets.identity(job.target),
+        protocol=job.sweep.timing.protocol(),
+        triton=job.setting.triton,
+    )
+
+
 def _record_rejected(
     job: Job,
     journal: Journal,
@@ -109,13 +125,7 @@ def _cases(
     by_problem: dict[Problem, list[Compiled]] = defaultdict(list)
     for one in compiled:
         by_problem[one.candidate.problem].append(one)
-    done = journal.done(
-        job.info.name,
-        source=job.journal_source,
-        device=job.setting.identity or targets.identity(job.target),
-        protocol=job.sweep.timing.protocol(),
-        triton=job.setting.triton,
-    )
+    done = _stages(job, journal)
     if job.options.fresh:
         known, done = {}, {}
     cases = []

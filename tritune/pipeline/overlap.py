@@ -1,6 +1,6 @@
 """pipeline.overlap: binaries as they come -> screened while the others still compile.
 
-A thread of the parent takes a problem once all of it is compiled, and screens it on the GPU. What
+A thread of the parent opens the GPU, takes a problem once all of it is compiled, and screens it. What
 it learns goes into the journal, where the measuring that follows finds it: so a sweep that dies
 here has lost nothing. Only how it ranks them is handed over, as that holds in one process: windows
 far apart saw other clocks. Finals never run while compiling.
@@ -32,10 +32,15 @@ from tritune.pipeline.prepare import Compiling
 from tritune.workers import Pool
 
 D = TypeVar("D", bound=Device)
+T = TypeVar("T")
 
 JOIN_S = 60.0
 
 Screen = Callable[[Sequence[Compiled], "Stop"], measure.Screened]
+
+
+def _nothing() -> None:
+    """Nothing to do ahead."""
 
 
 class StoppedError(Exception):
@@ -63,11 +68,12 @@ class Stop:
 class Screening(Generic[D]):
     """The thread. What is raised in it is raised again where it is handed work, or left."""
 
-    def __init__(self, screen: Screen, device: D) -> None:
+    def __init__(self, screen: Screen, device: D, begin: Callable[[], None] = _nothing) -> None:
+        """*begin* is called before there is anything to screen."""
         self.device = device
         self.seconds = 0.0
         """For which the device was busy."""
-        self._screen = screen
+        self._begin, self._screen = begin, screen
         self._queue: SimpleQueue[tuple[Compiled, ...] | None] = SimpleQueue()
         self._stop = Stop()
         self._fault: BaseException | None = None
@@ -118,14 +124,20 @@ class Screening(Generic[D]):
 
     def _run(self) -> None:
         try:
+            self._timed(self._begin)
             while (compiled := self._queue.get()) is not None and not self._stop.is_over():
-                began = time.monotonic()
-                self.found[compiled[0].candidate.problem] = self._screen(compiled, self._stop)
-                self.seconds += time.monotonic() - began
+                screened = self._timed(partial(self._screen, compiled, self._stop))
+                self.found[compiled[0].candidate.problem] = screened
         except StoppedError:
             pass
         except BaseException as fault:  # noqa: BLE001  # the thread's boundary: it is raised again
             self._fault = fault
+
+    def _timed(self, work: Callable[[], T]) -> T:
+        began = time.monotonic()
+        result = work()
+        self.seconds += time.monotonic() - began
+        return result
 
 
 @contextmanager
@@ -145,7 +157,9 @@ def on_gpu(
     journal = Journal.open(job.journal)
     try:
         with journal.hold():
-            yield Screening(partial(_screen, job, locked, journal, device), device)
+            # While others compile; but where all is known no GPU is taken at all.
+            begin = _nothing if measuring.is_done(job, journal) else device.open
+            yield Screening(partial(_screen, job, locked, journal, device), device, begin)
     finally:
         journal.close()
 
