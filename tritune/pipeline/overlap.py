@@ -1,9 +1,9 @@
 """pipeline.overlap: binaries as they come -> screened while the others still compile.
 
-A thread of the parent opens the GPU, takes a problem once all of it is compiled, and screens it. What
-it learns goes into the journal, where the measuring that follows finds it: so a sweep that dies
-here has lost nothing. Only how it ranks them is handed over, as that holds in one process: windows
-far apart saw other clocks. Finals never run while compiling.
+A thread of the parent opens the GPU, takes a problem once all of it is compiled, and screens it.
+What it learns goes into the journal, where the measuring that follows finds it: so a sweep that
+dies here has lost nothing. Only how it ranks them is handed over, as that holds in one process:
+windows far apart saw other clocks. Finals never run while compiling.
 """
 
 from __future__ import annotations
