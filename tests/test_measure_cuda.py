@@ -360,6 +360,22 @@ def test_all_kernels_of_an_op_are_confirmed_in_one_process_that_none_was_raced_i
     assert [one.compiles() for one in devices] == [2, 2, 2]
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [Died(signal=9, exit_code=None), TimedOut(20.0), Raised("AcceleratorError", ILLEGAL, "")],
+)
+def test_a_process_that_fails_in_leaving_is_ended_and_not_the_sweep(wrong: Answer[Any]) -> None:
+    worker = FakeWorker(leave=lambda *_: wrong)
+    one, other = device(worker), device(worker, kernel="ops:other")
+
+    one.sample(THREE, 1)
+    one.leave()
+    other.sample(THREE, 1)
+
+    assert worker.started == 2
+    assert (one.compiles(), other.compiles()) == (0, 1)
+
+
 def test_a_kernel_that_is_doubted_is_timed_in_a_third_process() -> None:
     worker = FakeWorker()
     one, other = device(worker), device(worker, kernel="ops:other")

@@ -19,6 +19,7 @@ from tritune import lock, pipeline
 from tritune.device import bench as benches
 from tritune.device import fakes, sampling, study, targets
 from tritune.device.bench import Bench
+from tritune.errors import EnvironmentFaultError
 from tritune.load import load
 from tritune.model import Candidate, Config, Entry, Evidence, Lock, Problem, Verified, Winner
 from tritune.pipeline import job as pipeline_job
@@ -305,6 +306,52 @@ def test_all_kernels_of_an_op_are_raced_before_any_is_confirmed(jobs, tmp_path, 
     names = [report.kernel.name for report in reports]
     assert names == ["theirs:scale_backward", "theirs:scale_forward"]
     assert events == [(done, name) for done in ("raced", "confirmed") for name in names]
+    assert len(lock.read(tmp_path / "mine/tritune.lock").entries) == 4
+
+
+def test_a_mistake_in_a_later_kernel_loses_nothing_of_the_one_before(jobs, tmp_path, monkeypatch):
+    events = []
+
+    class Gpu(FakeDevice):
+        """A GPU that the second kernel cannot be measured on at first."""
+
+        notes, restarts = (), 0
+        is_broken = True
+
+        def __init__(self, *, kernel, **_):
+            super().__init__(lambda this: 100.0 - int(str(this.config["BLOCK"])) / 100)
+            self._kernel = kernel
+
+        def uuid(self):
+            if Gpu.is_broken and self._kernel == "theirs:scale_forward":
+                raise EnvironmentFaultError("the GPU does not answer")
+            return ""
+
+        def verify(self, compiled):
+            events.append(("verified", self._kernel))
+            return super().verify(compiled)
+
+        def renew(self):
+            events.append(("confirmed", self._kernel))
+
+    place = Setting(target=H200, identity=targets.identity(H200), index=0, triton=TRITON)
+    monkeypatch.setattr(pipeline_job, "find", lambda *_, **__: place)
+    monkeypatch.setattr(racing, "CudaDevice", Gpu)
+    jobs(SCALE)
+    sweep = tmp_path / "mine/sweep.yaml"
+    with pytest.raises(EnvironmentFaultError, match="the GPU does not answer"):
+        pipeline.run(sweep, SweepOptions(jobs=1), Silent())
+    first, Gpu.is_broken = [*events], False
+    events.clear()
+
+    pipeline.run(sweep, SweepOptions(jobs=1), Silent())
+
+    assert ("verified", "theirs:scale_backward") in first
+    assert ("verified", "theirs:scale_backward") not in events
+    assert [name for done, name in events if done == "confirmed"] == [
+        "theirs:scale_backward",
+        "theirs:scale_forward",
+    ]
     assert len(lock.read(tmp_path / "mine/tritune.lock").entries) == 4
 
 

@@ -105,7 +105,7 @@ def compiles(bench: Bench) -> int:
 
 
 def leave(bench: Bench) -> int:
-    """Hold no more of the GPU's memory; how many compiles there were."""
+    """Hold no more of the GPU's memory for a problem; how many compiles there were."""
     close_problem(bench)
     return bench.compiled()
 

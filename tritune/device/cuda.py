@@ -178,9 +178,13 @@ class CudaDevice:
             self._worker.close()
 
     def leave(self) -> None:
-        """Let another kernel have the process; the next call takes it back."""
+        """Let another kernel have the process; the next call takes it back.
+
+        All is measured by then: a process that fails in this is ended, and not the sweep.
+        """
         if self._warm:
-            self._compiled += answers.value(self._call(bench.leave, limit_s=CALL_LIMIT_S), SILENT)
+            answer = self._call(bench.leave, limit_s=CALL_LIMIT_S)
+            self._compiled += answer.value if isinstance(answer, Done) else 0
         self._forget()
 
     def _start_anew(self) -> None:

@@ -10,7 +10,6 @@ is there is no disturbance but when it comes: an idle notebook takes no turns.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -116,7 +115,7 @@ class Nvml:
 
 
 def sensors(uuid: str) -> Nvml | NoSensors:
-    """The sensors of the GPU with this UUID, as `GPU-…`."""
+    """The sensors of the GPU with this UUID, as `GPU-…`; NVML is given back with this process."""
     try:
         import pynvml
     except ImportError:
@@ -126,15 +125,6 @@ def sensors(uuid: str) -> Nvml | NoSensors:
         return Nvml(pynvml, pynvml.nvmlDeviceGetHandleByUUID(uuid))
     except pynvml.NVMLError as error:
         return NoSensors(f"NVML does not answer: {error}")
-
-
-def close(found: Nvml | NoSensors) -> None:
-    """Give NVML back."""
-    if isinstance(found, Nvml):
-        import pynvml
-
-        with contextlib.suppress(pynvml.NVMLError):
-            pynvml.nvmlShutdown()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
