@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tritune.errors import LockError, SpecError
-
-LOCKFILE = "tritune.lock"
+from tritune.model import LOCKFILE
 
 _HINT = 'name sweep files, or add `[tool.tritune] sweeps = ["sweeps/*.yaml"]` to pyproject.toml'
 
