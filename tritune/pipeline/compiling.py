@@ -99,13 +99,18 @@ def served(pool: Pool, logs: Path) -> bundle.Served:
 def adopt(job: Job, folder: Path) -> None:
     """Take the binaries of *folder* into this machine's compile cache."""
     with job.step("taking the compiled binaries", None) as said, compilers(job, 1) as pool:
-        count = bundle.adopt(
-            folder,
-            served(pool, job.places.logs),
-            job.info.name,
-            job.places.source,
-            job.places.binaries,
-        )
+        try:
+            count = bundle.adopt(
+                folder,
+                served(pool, job.places.logs),
+                job.info.name,
+                job.places.source,
+                job.places.binaries,
+            )
+        except OSError as error:
+            what = f"cannot be copied: {error.strerror or error}"
+            where = str(error.filename or near(folder.absolute()))
+            raise EnvironmentFaultError(what, where=where) from error
         said.append(f"{count:,} binaries of {near(folder.absolute())} serve here")
 
 
