@@ -14,7 +14,7 @@ import pytest
 from fakes import H200_IDENTITY, KERNEL, PROBLEM, TRITON, compiled, config
 from tritune.device import answers
 from tritune.device.cuda import CALL_LIMIT_S, CudaDevice
-from tritune.errors import KernelError
+from tritune.errors import EnvironmentFaultError, KernelError
 from tritune.model import Candidate, Compiled, Config, Problem, Reason, Rejected, Timing, Verified
 from tritune.workers import Answer, Died, Done, Raised, TimedOut
 
@@ -418,3 +418,27 @@ def test_an_error_that_every_later_call_would_repeat_starts_a_new_process(said: 
     found = answers.rejected(Raised("RuntimeError", said, ""), THREE[0].candidate)
 
     assert (found.reason, answers.is_poisoned(found)) == (Reason.LAUNCH, True)
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (TimedOut(20.0), "the GPU does not answer within 20 s"),
+        (
+            Died(signal=9, exit_code=None),
+            "the GPU does not answer: its process killed by signal 9 (SIGKILL)",
+        ),
+        (
+            Raised("RuntimeError", "no device", ""),
+            "the GPU does not answer: RuntimeError: no device",
+        ),
+    ],
+)
+def test_a_gpu_that_does_not_answer_is_told_with_where_to_look(
+    answer: Answer[Any], said: str
+) -> None:
+    with pytest.raises(EnvironmentFaultError) as caught:
+        answers.value(answer, "the GPU does not answer")
+
+    hint = "does `nvidia-smi` work, and does torch see the GPU?"
+    assert str(caught.value) == f"{said}\nhint: {hint}"
