@@ -203,7 +203,7 @@ def disturbance(first: State, before: State, after: State, floor: float = 0.0) -
     """What disturbed the GPU between *before* and *after*; empty where nothing did."""
     said: list[str] = []
     if new := after.others - before.others:
-        said.append(f"another process came onto the GPU ({_pids(new)})")
+        said.append(f"another process came onto the GPU ({pids(new)})")
     if after.reading and after.reading.reasons:
         said.append(f"{' and '.join(after.reading.reasons)} at {after.reading}")
     worst = max(slower(first.canary, before.canary), slower(first.canary, after.canary))
@@ -231,5 +231,6 @@ def _waited(samples: Sequence[float]) -> int:
     return sum(us > fastest + max(TURN_US, TURN * fastest) for us in samples)
 
 
-def _pids(processes: frozenset[int]) -> str:
+def pids(processes: frozenset[int]) -> str:
+    """How a line names them."""
     return ", ".join(f"pid {pid}" for pid in sorted(processes))

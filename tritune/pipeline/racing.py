@@ -118,7 +118,7 @@ def _before(
     if isinstance(sensors, guards.NoSensors):
         job.warnings.append(f"only a canary watches the GPU: {sensors.why}")
     if guard.first.others:
-        pids = ", ".join(f"pid {pid}" for pid in sorted(guard.first.others))
+        pids = guards.pids(guard.first.others)
         job.warnings.append(f"another process is on the GPU from the start ({pids})")
     known = sum(len(case.known) for case in cases)
     return [f"{known:,} were in the journal already"] if known else []
