@@ -376,6 +376,28 @@ def test_a_process_that_fails_in_leaving_is_ended_and_not_the_sweep(wrong: Answe
     assert (one.compiles(), other.compiles()) == (0, 1)
 
 
+def test_a_kernel_that_poisons_the_process_costs_those_before_it_nothing() -> None:
+    sticky = rejection(THREE[1], Reason.LAUNCH, "illegal memory access")
+    worker = FakeWorker(check=when(B, lambda _: Done(sticky)))
+    one, other = device(worker), device(worker, kernel="ops:other")
+    one.sample(THREE, 1)
+    one.leave()
+    assert other.verify(THREE[1]) == sticky
+    other.sample(THREE, 1)
+    other.leave()
+    before = worker.started
+
+    for each in (one, other):
+        each.renew()
+        each.sample(THREE, 1)
+        each.leave()
+
+    # The second process is new to the one, and the third to the other, which was in both before.
+    assert (before, worker.started) == (2, 3)
+    assert (one.restarts, other.restarts) == (0, 1)
+    assert (one.compiles(), other.compiles()) == (2, 2)
+
+
 def test_a_kernel_that_is_doubted_is_timed_in_a_third_process() -> None:
     worker = FakeWorker()
     one, other = device(worker), device(worker, kernel="ops:other")
