@@ -19,7 +19,7 @@ from tritune import lock, pipeline
 from tritune.device import bench as benches
 from tritune.device import fakes, sampling, study, targets
 from tritune.device.bench import Bench
-from tritune.errors import EnvironmentFaultError
+from tritune.errors import EnvironmentFaultError, KernelError
 from tritune.load import load
 from tritune.model import Candidate, Config, Entry, Evidence, Lock, Problem, Verified, Winner
 from tritune.pipeline import job as pipeline_job
@@ -309,22 +309,28 @@ def test_all_kernels_of_an_op_are_raced_before_any_is_confirmed(jobs, tmp_path, 
     assert len(lock.read(tmp_path / "mine/tritune.lock").entries) == 4
 
 
-def test_a_mistake_in_a_later_kernel_loses_nothing_of_the_one_before(jobs, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("fault", "locked_at_once"),
+    [(EnvironmentFaultError("the GPU does not answer"), 0), (KernelError("it is wrong"), 2)],
+)
+def test_a_fault_of_a_later_kernel_costs_nothing_of_the_one_before(
+    jobs, tmp_path, monkeypatch, fault, locked_at_once
+):
     events = []
 
     class Gpu(FakeDevice):
         """A GPU that the second kernel cannot be measured on at first."""
 
         notes, restarts = (), 0
-        is_broken = True
+        faults = (fault,)
 
         def __init__(self, *, kernel, **_):
             super().__init__(lambda this: 100.0 - int(str(this.config["BLOCK"])) / 100)
             self._kernel = kernel
 
         def uuid(self):
-            if Gpu.is_broken and self._kernel == "theirs:scale_forward":
-                raise EnvironmentFaultError("the GPU does not answer")
+            if Gpu.faults and self._kernel == "theirs:scale_forward":
+                raise Gpu.faults[0]
             return ""
 
         def verify(self, compiled):
@@ -338,21 +344,20 @@ def test_a_mistake_in_a_later_kernel_loses_nothing_of_the_one_before(jobs, tmp_p
     monkeypatch.setattr(pipeline_job, "find", lambda *_, **__: place)
     monkeypatch.setattr(racing, "CudaDevice", Gpu)
     jobs(SCALE)
-    sweep = tmp_path / "mine/sweep.yaml"
-    with pytest.raises(EnvironmentFaultError, match="the GPU does not answer"):
+    sweep, lockfile = tmp_path / "mine/sweep.yaml", tmp_path / "mine/tritune.lock"
+    with pytest.raises(type(fault), match=fault.what):
         pipeline.run(sweep, SweepOptions(jobs=1), Silent())
-    first, Gpu.is_broken = [*events], False
+    before, first, Gpu.faults = len(lock.read(lockfile).entries), [*events], ()
     events.clear()
 
     pipeline.run(sweep, SweepOptions(jobs=1), Silent())
 
+    assert before == locked_at_once
     assert ("verified", "theirs:scale_backward") in first
     assert ("verified", "theirs:scale_backward") not in events
-    assert [name for done, name in events if done == "confirmed"] == [
-        "theirs:scale_backward",
-        "theirs:scale_forward",
-    ]
-    assert len(lock.read(tmp_path / "mine/tritune.lock").entries) == 4
+    confirmed = [name for done, name in (*first, *events) if done == "confirmed"]
+    assert confirmed == ["theirs:scale_backward", "theirs:scale_forward"]
+    assert len(lock.read(lockfile).entries) == 4
 
 
 def test_a_custom_op_that_launches_nothing_on_fake_tensors_is_run_on_real_ones(jobs, tmp_path):
