@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -274,6 +275,14 @@ def test_the_kernels_of_an_op_share_their_binaries_as_each_is_measured_beside_th
     assert [name for name in there if not (cache / name).is_dir()] == []
     named = [path.stem for path in cache.glob("*/*.cubin")]
     assert {*named} == {"scale_backward", "scale_forward"}
+
+    shutil.rmtree(tmp_path / "cache/binaries")
+    swept = tritune("sweep", at, "--compiled", "out", "--jobs", "1")
+
+    assert swept.returncode == 0, swept.stderr
+    steps = [line for line in swept.stdout.splitlines() if line.startswith("compiling ")]
+    assert len(steps) == 2
+    assert all(" from the cache" in line and "compiled here" not in line for line in steps)
 
 
 def test_all_kernels_of_an_op_are_raced_before_any_is_confirmed(jobs, tmp_path, monkeypatch):

@@ -111,8 +111,10 @@ def test_binaries_that_find_no_room_in_the_cache_are_one_error(tmp_path, monkeyp
     monkeypatch.setattr(compiling, "served", lambda *_: ())
     monkeypatch.setattr(bundle, "adopt", full)
 
+    this = test_measure_sweep.job(tmp_path)
+
     with pytest.raises(EnvironmentFaultError) as caught:
-        compiling.adopt(test_measure_sweep.job(tmp_path), tmp_path)
+        compiling.adopt(this, compiling.compilers(this), tmp_path)
 
     assert str(caught.value) == "/cache/binaries/a: cannot be copied: No space left on device"
 

@@ -139,7 +139,7 @@ def _begin(job: Job, hands: _Hands, *, last: bool) -> Callable[[], Report]:
     candidates, illegal = prepare.plan(job, locked)
     job.observer.say(f"{job.info.name.rpartition(':')[2]}: {job.setting.source}")
     if job.options.compiled is not None and not dry:
-        adopt(job, job.options.compiled)
+        adopt(job, hands.pool, job.options.compiled)
     if job.setting.identity is not None and not dry:
         lock.refuse_unwritable(job.lockfile)
     if job.setting.index is not None or dry:

@@ -72,9 +72,9 @@ def refuse_wrong(path: Path, options: SweepOptions, output: Path | None) -> None
         places.refuse_unwritable(output)
 
 
-def compilers(job: Job, size: int = 0) -> Pool:
+def compilers(job: Job) -> Pool:
     """The processes that lower and compile, none of which touches a GPU."""
-    return Pool(size or job.jobs, *_session(job), log_folder=job.places.logs)
+    return Pool(job.jobs, *_session(job), log_folder=job.places.logs)
 
 
 def turn(pool: Pool, job: Job) -> None:
@@ -96,9 +96,10 @@ def served(pool: Pool, logs: Path) -> bundle.Served:
     raise EnvironmentFaultError(f"Triton does not say what it is: {answer}", hint=f"see {logs}")
 
 
-def adopt(job: Job, folder: Path) -> None:
+def adopt(job: Job, pool: Pool, folder: Path) -> None:
     """Take the binaries of *folder* into this machine's compile cache."""
-    with job.step("taking the compiled binaries", None) as said, compilers(job, 1) as pool:
+    turn(pool, job)
+    with job.step("taking the compiled binaries", None) as said:
         try:
             count = bundle.adopt(
                 folder,
