@@ -24,9 +24,9 @@ from test_views import (
     report,
     winner,
 )
-from tritune import lock, pipeline
+from tritune import lock, pipeline, setting
 from tritune.cli import filters, project, tritune
-from tritune.errors import EnvironmentFaultError, ManyMistakesError, SpecError
+from tritune.errors import EnvironmentFaultError, ManyMistakesError, SpecError, TrituneError
 from tritune.model import Reason
 from tritune.pipeline import SweepOptions
 from tritune.pipeline.questions import Rejections
@@ -260,6 +260,11 @@ def test_with_no_file_and_no_project_it_says_how_to_name_one(tmp_path, monkeypat
         ("[tool.tritune]\nsweeps = ['/x.yaml']\n", "patterns are relative to this file"),
         ("[tool.tritune]\nsweeps = ['none/*.yaml']\n", "no file matches `none/*.yaml`"),
         ("[tool.tritune\n", "not TOML: "),
+        (
+            "[tool.tritune]\nsweeps = ['sweeps/**.yaml']\n",
+            "tool.tritune.sweeps: `sweeps/**.yaml` is no pattern of files\n\nhint: write ",
+        ),
+        ("[tool.tritune]\nsweeps = ['.']\n", "tool.tritune.sweeps: `.` is no pattern of files"),
     ],
 )
 def test_a_pyproject_that_names_no_sweeps_is_named_with_the_mistake(folder, text, message):
@@ -270,6 +275,16 @@ def test_a_pyproject_that_names_no_sweeps_is_named_with_the_mistake(folder, text
     assert result.exit_code == 2
     assert result.stderr.startswith(f"error: {folder}/pyproject.toml: ")
     assert message in result.stderr
+
+
+def test_a_digit_that_is_no_number_is_no_device():
+    with pytest.raises(TrituneError) as caught:
+        setting.gpu("²", Path("device.log"), hint="")
+
+    assert str(caught.value) == (
+        "--device: `²` is not a device of this version\n"
+        "hint: give one index, such as 0, or replay:JOURNAL"
+    )
 
 
 def test_show_lockfile_finds_the_lockfiles_of_the_project(folder):

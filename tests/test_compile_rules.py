@@ -397,3 +397,18 @@ def test_a_manifest_that_lacks_a_field_says_which(tmp_path, manifest, field):
         bundle.adopt(tmp_path, SERVED, "ops:add", "5ec2", tmp_path / "here")
 
     assert str(caught.value) == f"{path}: has no `{field}` of names and texts{AGAIN}"
+
+
+def test_a_folder_that_was_copied_in_part_says_which_file_of_it_is_cut_off(tmp_path):
+    made, out = cache(tmp_path / "made", "a"), tmp_path / "out"
+    bundle.write(out, SERVED, "ops:add", "5ec2", made)
+    group = out / "5ec2" / "a" / "__grp__add.json"
+    group.write_text(group.read_text(encoding="utf-8")[:20], encoding="utf-8")
+
+    with pytest.raises(SpecError) as caught:
+        bundle.adopt(out, SERVED, "ops:add", "5ec2", tmp_path / "here")
+
+    assert str(caught.value) == (
+        f"{group}: is cut off, or no file of Triton's compile cache{AGAIN}"
+    )
+    assert not (tmp_path / "here" / "a").exists()

@@ -14,7 +14,7 @@ import pytest
 from fakes import H200_IDENTITY, KERNEL, PROBLEM, TRITON, compiled, config
 from tritune.device import answers
 from tritune.device.cuda import CALL_LIMIT_S, CudaDevice
-from tritune.errors import KernelError
+from tritune.errors import EnvironmentFaultError, KernelError
 from tritune.model import Candidate, Compiled, Config, Problem, Reason, Rejected, Timing, Verified
 from tritune.workers import Answer, Died, Done, Raised, TimedOut
 
@@ -360,6 +360,44 @@ def test_all_kernels_of_an_op_are_confirmed_in_one_process_that_none_was_raced_i
     assert [one.compiles() for one in devices] == [2, 2, 2]
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [Died(signal=9, exit_code=None), TimedOut(20.0), Raised("AcceleratorError", ILLEGAL, "")],
+)
+def test_a_process_that_fails_in_leaving_is_ended_and_not_the_sweep(wrong: Answer[Any]) -> None:
+    worker = FakeWorker(leave=lambda *_: wrong)
+    one, other = device(worker), device(worker, kernel="ops:other")
+
+    one.sample(THREE, 1)
+    one.leave()
+    other.sample(THREE, 1)
+
+    assert worker.started == 2
+    assert (one.compiles(), other.compiles()) == (0, 1)
+
+
+def test_a_kernel_that_poisons_the_process_costs_those_before_it_nothing() -> None:
+    sticky = rejection(THREE[1], Reason.LAUNCH, "illegal memory access")
+    worker = FakeWorker(check=when(B, lambda _: Done(sticky)))
+    one, other = device(worker), device(worker, kernel="ops:other")
+    one.sample(THREE, 1)
+    one.leave()
+    assert other.verify(THREE[1]) == sticky
+    other.sample(THREE, 1)
+    other.leave()
+    before = worker.started
+
+    for each in (one, other):
+        each.renew()
+        each.sample(THREE, 1)
+        each.leave()
+
+    # The second process is new to the one, and the third to the other, which was in both before.
+    assert (before, worker.started) == (2, 3)
+    assert (one.restarts, other.restarts) == (0, 1)
+    assert (one.compiles(), other.compiles()) == (2, 2)
+
+
 def test_a_kernel_that_is_doubted_is_timed_in_a_third_process() -> None:
     worker = FakeWorker()
     one, other = device(worker), device(worker, kernel="ops:other")
@@ -402,3 +440,27 @@ def test_an_error_that_every_later_call_would_repeat_starts_a_new_process(said: 
     found = answers.rejected(Raised("RuntimeError", said, ""), THREE[0].candidate)
 
     assert (found.reason, answers.is_poisoned(found)) == (Reason.LAUNCH, True)
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (TimedOut(20.0), "the GPU does not answer within 20 s"),
+        (
+            Died(signal=9, exit_code=None),
+            "the GPU does not answer: its process killed by signal 9 (SIGKILL)",
+        ),
+        (
+            Raised("RuntimeError", "no device", ""),
+            "the GPU does not answer: RuntimeError: no device",
+        ),
+    ],
+)
+def test_a_gpu_that_does_not_answer_is_told_with_where_to_look(
+    answer: Answer[Any], said: str
+) -> None:
+    with pytest.raises(EnvironmentFaultError) as caught:
+        answers.value(answer, "the GPU does not answer")
+
+    hint = "does `nvidia-smi` work, and does torch see the GPU?"
+    assert str(caught.value) == f"{said}\nhint: {hint}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -19,6 +20,7 @@ from tritune import lock, pipeline
 from tritune.device import bench as benches
 from tritune.device import fakes, sampling, study, targets
 from tritune.device.bench import Bench
+from tritune.errors import EnvironmentFaultError, KernelError
 from tritune.load import load
 from tritune.model import Candidate, Config, Entry, Evidence, Lock, Problem, Verified, Winner
 from tritune.pipeline import job as pipeline_job
@@ -274,6 +276,14 @@ def test_the_kernels_of_an_op_share_their_binaries_as_each_is_measured_beside_th
     named = [path.stem for path in cache.glob("*/*.cubin")]
     assert {*named} == {"scale_backward", "scale_forward"}
 
+    shutil.rmtree(tmp_path / "cache/binaries")
+    swept = tritune("sweep", at, "--compiled", "out", "--jobs", "1")
+
+    assert swept.returncode == 0, swept.stderr
+    steps = [line for line in swept.stdout.splitlines() if line.startswith("compiling ")]
+    assert len(steps) == 2
+    assert all(" from the cache" in line and "compiled here" not in line for line in steps)
+
 
 def test_all_kernels_of_an_op_are_raced_before_any_is_confirmed(jobs, tmp_path, monkeypatch):
     """For a fresh process is a matter of seconds: one of them confirms all."""
@@ -306,6 +316,57 @@ def test_all_kernels_of_an_op_are_raced_before_any_is_confirmed(jobs, tmp_path, 
     assert names == ["theirs:scale_backward", "theirs:scale_forward"]
     assert events == [(done, name) for done in ("raced", "confirmed") for name in names]
     assert len(lock.read(tmp_path / "mine/tritune.lock").entries) == 4
+
+
+@pytest.mark.parametrize(
+    ("fault", "locked_at_once"),
+    [(EnvironmentFaultError("the GPU does not answer"), 0), (KernelError("it is wrong"), 2)],
+)
+def test_a_fault_of_a_later_kernel_costs_nothing_of_the_one_before(
+    jobs, tmp_path, monkeypatch, fault, locked_at_once
+):
+    events = []
+
+    class Gpu(FakeDevice):
+        """A GPU that the second kernel cannot be measured on at first."""
+
+        notes, restarts = (), 0
+        faults = (fault,)
+
+        def __init__(self, *, kernel, **_):
+            super().__init__(lambda this: 100.0 - int(str(this.config["BLOCK"])) / 100)
+            self._kernel = kernel
+
+        def uuid(self):
+            if Gpu.faults and self._kernel == "theirs:scale_forward":
+                raise Gpu.faults[0]
+            return ""
+
+        def verify(self, compiled):
+            events.append(("verified", self._kernel))
+            return super().verify(compiled)
+
+        def renew(self):
+            events.append(("confirmed", self._kernel))
+
+    place = Setting(target=H200, identity=targets.identity(H200), index=0, triton=TRITON)
+    monkeypatch.setattr(pipeline_job, "find", lambda *_, **__: place)
+    monkeypatch.setattr(racing, "CudaDevice", Gpu)
+    jobs(SCALE)
+    sweep, lockfile = tmp_path / "mine/sweep.yaml", tmp_path / "mine/tritune.lock"
+    with pytest.raises(type(fault), match=fault.what):
+        pipeline.run(sweep, SweepOptions(jobs=1), Silent())
+    before, first, Gpu.faults = len(lock.read(lockfile).entries), [*events], ()
+    events.clear()
+
+    pipeline.run(sweep, SweepOptions(jobs=1), Silent())
+
+    assert before == locked_at_once
+    assert ("verified", "theirs:scale_backward") in first
+    assert ("verified", "theirs:scale_backward") not in events
+    confirmed = [name for done, name in (*first, *events) if done == "confirmed"]
+    assert confirmed == ["theirs:scale_backward", "theirs:scale_forward"]
+    assert len(lock.read(lockfile).entries) == 4
 
 
 def test_a_custom_op_that_launches_nothing_on_fake_tensors_is_run_on_real_ones(jobs, tmp_path):

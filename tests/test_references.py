@@ -152,3 +152,16 @@ def test_a_wrong_name_in_a_sweep_file_is_told_as_by_the_import(tmp_path):
         "",
         "hint: did you mean `scale_kernel`? its tunable kernels: `scale_kernel`",
     ]
+
+
+def test_a_file_that_cannot_be_read_is_told_with_its_path(tmp_path, monkeypatch):
+    def refuse(_: Path) -> bytes:
+        raise PermissionError(13, "Permission denied")
+
+    (tmp_path / "ops.py").write_text("", encoding="utf-8")
+    monkeypatch.setattr(Path, "read_bytes", refuse)
+
+    with pytest.raises(KernelError) as caught:
+        references.refuse(f"{tmp_path}/ops.py:scale", "functions")
+
+    assert str(caught.value) == f"{tmp_path}/ops.py: cannot be read: Permission denied"

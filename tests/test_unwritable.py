@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import pwd
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+import test_measure_sweep
 from projects import Project
-from tritune import places
+from tritune import bundle, places
 from tritune.cli import tritune
 from tritune.errors import EnvironmentFaultError
-from tritune.pipeline import job, receiving
+from tritune.pipeline import compiling, job, receiving
 
 
 @pytest.fixture
@@ -99,6 +102,38 @@ def test_an_import_asks_before_it_looks_at_keys(project, monkeypatch):
     monkeypatch.setattr(receiving, "keys_of", looked)
 
     assert told(*IMPORT, "--lockfile", "full/a.lock")[0] == 3
+
+
+def test_binaries_that_find_no_room_in_the_cache_are_one_error(tmp_path, monkeypatch):
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/cache/binaries/a")
+
+    monkeypatch.setattr(compiling, "served", lambda *_: ())
+    monkeypatch.setattr(bundle, "adopt", full)
+
+    this = test_measure_sweep.job(tmp_path)
+
+    with pytest.raises(EnvironmentFaultError) as caught:
+        compiling.adopt(this, compiling.compilers(this), tmp_path)
+
+    assert str(caught.value) == "/cache/binaries/a: cannot be copied: No space left on device"
+
+
+def test_a_user_with_no_home_folder_is_told_how_to_name_a_cache(monkeypatch):
+    def nobody(_: int) -> None:
+        raise KeyError
+
+    for name in ("HOME", "XDG_CACHE_HOME", "TRITUNE_CACHE_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(pwd, "getpwuid", nobody)
+
+    with pytest.raises(EnvironmentFaultError) as caught:
+        places.cache_folder()
+
+    assert str(caught.value) == (
+        "this user has no home folder, where a cache would be\n"
+        "hint: set TRITUNE_CACHE_DIR to a folder that can be written"
+    )
 
 
 def test_asking_makes_nothing(tmp_path):

@@ -119,9 +119,19 @@ def _copy(here: Path, there: Path) -> int:
         to = there / entry.name
         if any(to.glob("__grp__*.json")):
             continue
+        groups = {path.name: _members(path) for path in entry.glob("__grp__*.json")}
         shutil.copytree(entry, to, dirs_exist_ok=True)
-        for group in to.glob("__grp__*.json"):
-            members = json.loads(group.read_text(encoding="utf-8"))["child_paths"]
+        for group, members in groups.items():
             moved = {name: str(to.absolute() / Path(path).name) for name, path in members.items()}
-            group.write_text(json.dumps({"child_paths": moved}), encoding="utf-8")
+            (to / group).write_text(json.dumps({"child_paths": moved}), encoding="utf-8")
     return len(entries)
+
+
+def _members(group: Path) -> dict[str, str]:
+    """Name and path of the files of a cache entry."""
+    try:
+        members: dict[str, str] = json.loads(group.read_text(encoding="utf-8"))["child_paths"]
+    except (KeyError, TypeError, ValueError):
+        what = "is cut off, or no file of Triton's compile cache"
+        raise SpecError(what, where=str(group), hint=AGAIN) from None
+    return members

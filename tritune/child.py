@@ -36,6 +36,10 @@ _OWN: Mapping[str, str | None] = {"TRITUNE_MISS": None, "TRITUNE_LOG": None}
 """What a sweep launches itself, to find out what to lock, is nobody's miss."""
 
 
+def stateless() -> None:
+    """Stand for a state, where what is called needs none."""
+
+
 class Child:
     """One life of one process, from its start to the death of its group."""
 

@@ -81,3 +81,8 @@ class ManyMistakesError(TrituneError):
 
     def __reduce__(self) -> tuple[object, ...]:
         return (ManyMistakesError, (self.errors,))
+
+
+def of_many(errors: Sequence[TrituneError]) -> TrituneError:
+    """What to raise of one mistake or several: the one there is, or all of them."""
+    return errors[0] if len(errors) == 1 else ManyMistakesError(errors)

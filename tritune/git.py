@@ -10,8 +10,8 @@ from pathlib import Path
 
 from tritune import places
 from tritune.errors import EnvironmentFaultError, TrituneError
+from tritune.model import LOCKFILE
 
-LOCKFILE = "tritune.lock"
 ATTRIBUTES = f"{LOCKFILE} merge=tritune"
 
 

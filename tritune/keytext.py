@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from tritune import dtypenames
 from tritune.axisvalues import did_you_mean
-from tritune.errors import ManyMistakesError, TableError
+from tritune.errors import TableError, of_many
 from tritune.fitting import Receiver
 from tritune.keys import PART, dtype_name, is_bare
 
@@ -29,7 +29,7 @@ def check(text: str, receiver: Receiver) -> None:
     """
     found = list(_mistakes(text, receiver))
     if found:
-        raise found[0] if len(found) == 1 else ManyMistakesError(found)
+        raise of_many(found)
 
 
 def _mistakes(text: str, receiver: Receiver) -> Iterator[TableError]:

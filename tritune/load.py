@@ -14,11 +14,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
 
-from tritune import adopt, contract, runtime, switches
+from tritune import adopt, contract, switches
 from tritune.adopted import Adopted
 from tritune.errors import KernelError
 from tritune.identity import problem_digest, source_digest
-from tritune.model import Config, KernelInfo, Value
+from tritune.model import LOCKFILE, Config, KernelInfo, Value
 from tritune.modules import FILE_HINT, import_reference
 
 
@@ -96,7 +96,7 @@ def describe(loaded: Loaded) -> KernelInfo:
 
 def _lockfile(function: Callable[..., Any]) -> Path:
     """Where winners of kernels that nobody decorated go: beside the problem, not the kernel."""
-    beside = Path(function.__code__.co_filename).absolute().parent / runtime.LOCKFILE
+    beside = Path(function.__code__.co_filename).absolute().parent / LOCKFILE
     return Path(switches.lockfile() or beside).absolute()
 
 

@@ -44,6 +44,8 @@ DTYPES = {
     "bool": "i1",
 }
 """Element types as a sweep file and torch spell them -> as the key of a lockfile does."""
+LOCKFILE = "tritune.lock"
+"""The name of a lockfile, beside the module of a kernel."""
 PLAIN = (bool, int, float, str, type(None))
 """The types of a `Value`: what a lockfile can hold."""
 

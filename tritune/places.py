@@ -19,8 +19,18 @@ def cache_folder() -> Path:
     named = os.environ.get(VARIABLE)
     if named:
         return Path(named).absolute()
-    base = os.environ.get("XDG_CACHE_HOME") or Path("~").expanduser() / ".cache"
+    base = os.environ.get("XDG_CACHE_HOME") or _home() / ".cache"
     return Path(base) / "tritune"
+
+
+def _home() -> Path:
+    try:
+        return Path.home()
+    except RuntimeError as error:  # in a container, say, whose user has a number and no name
+        raise EnvironmentFaultError(
+            "this user has no home folder, where a cache would be",
+            hint=f"set {VARIABLE} to a folder that can be written",
+        ) from error
 
 
 def write(path: Path, text: str) -> None:

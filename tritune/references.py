@@ -58,6 +58,8 @@ def _refuse_name(path: Path, name: str, kinds: str) -> None:
         tree = ast.parse(path.read_bytes(), str(path))
     except SyntaxError as error:
         raise failure(error, str(path)) from None
+    except OSError as error:
+        raise KernelError(f"cannot be read: {error.strerror}", where=str(path)) from None
     except ValueError:  # bytes that are no code: the import tells it
         return
     first = name.partition(".")[0]

@@ -15,7 +15,7 @@ from tritune import contract as contracts
 from tritune import installing, silicon, switches
 from tritune.contract import call_site as caller
 from tritune.errors import EnvironmentFaultError, KernelError
-from tritune.model import DeviceIdentity, Value
+from tritune.model import LOCKFILE, DeviceIdentity, Value
 from tritune.switches import intercept, stats
 
 __all__ = [
@@ -29,8 +29,6 @@ __all__ = [
     "problem",
     "stats",
 ]
-
-LOCKFILE = "tritune.lock"
 
 
 @dataclass(frozen=True)

@@ -65,7 +65,7 @@ def gpu(device: str | None, log: Path, *, hint: str) -> Setting:
 
 
 def _gpu(device: str, wanted: Target | None, log: Path) -> Setting:
-    if not device.isdigit():
+    if not device.isdecimal():  # `²` is a digit, and no number
         raise TrituneError(
             f"`{device}` is not a device of this version",
             where="--device",

@@ -81,6 +81,11 @@ def sections(sweep: Sweep, target: Target) -> tuple[Section, ...]:
     return tuple(found[scope] for scope in scopes if scope in found)
 
 
+def inside(section: Section) -> str:
+    """Its path inside the file."""
+    return section.scope if section.scope in ("cuda", "hip") else f"per_target.{section.scope}"
+
+
 def constraints(sweep: Sweep, target: Target) -> tuple[Constraint, ...]:
     """All that hold on a target, the file's before its sections'."""
     inner = (section.constraints for section in sections(sweep, target))
@@ -175,9 +180,8 @@ def _space_paths(sweep: Sweep) -> Iterator[tuple[str, str]]:
     for axis in sweep.space:
         yield axis.name, f"space.{axis.name}"
     for section in sweep.sections:
-        scope = section.scope if section.scope in ("cuda", "hip") else f"per_target.{section.scope}"
         for axis in section.space:
-            yield axis.name, f"{scope}.space.{axis.name}"
+            yield axis.name, f"{inside(section)}.space.{axis.name}"
 
 
 def _space(sweep: Sweep, info: KernelInfo) -> Iterator[SpecError]:

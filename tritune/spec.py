@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tritune import expression
 from tritune.axisvalues import near
-from tritune.errors import ManyMistakesError, SpecError
+from tritune.errors import SpecError, of_many
 from tritune.model import Axis, Constraint, Problem, Section, Sweep, Timing
 from tritune.speccheck import cross_check, module_file
 from tritune.sweepfile import KNOWN_TARGETS, SectionPart, SweepFile, Values, schema
@@ -61,7 +61,7 @@ def _sweep(text: str, path: str, known_targets: Collection[str], *, files: bool)
         cross_check(document, known_targets, base if files else None)
     if document.mistakes or file is None:
         errors = [mistake.error(path) for mistake in sorted(set(document.mistakes))]
-        raise errors[0] if len(errors) == 1 else ManyMistakesError(errors)
+        raise of_many(errors)
     return _build(file, document, path, base)
 
 

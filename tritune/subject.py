@@ -6,14 +6,23 @@ function, or without tritune's line, to tell its owner what is missing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
 from tritune import blame, contract
 from tritune.contract import Function
 from tritune.errors import KernelError
-from tritune.load import find, is_kernel, is_triton, load, own_configs, parameters, place
+from tritune.load import (
+    find,
+    is_kernel,
+    is_triton,
+    load,
+    names_in,
+    own_configs,
+    parameters,
+    place,
+)
 from tritune.model import FIELDS, PLAIN, USUAL, Config, Value
 from tritune.modules import import_reference
 
@@ -79,7 +88,7 @@ def describe(_: None, reference: str) -> Subject:
         raise KernelError(
             f"`{name}` is a {type(found).__name__}, not a Triton kernel",
             where=place(module),
-            hint=_hint(vars(module)),
+            hint=names_in(module, "Triton kernels", is_triton),
         )
     return of(found, name)
 
@@ -101,11 +110,6 @@ def refusals(
         module, name = import_reference(kernel)
         found = find(module, name, "Triton kernels", is_kernel)
     return tuple(found.tuning.refusal(config) for config in configs)
-
-
-def _hint(names: Mapping[str, object]) -> str:
-    kernels = ", ".join(f"`{name}`" for name, thing in names.items() if is_triton(thing))
-    return f"its Triton kernels: {kernels}" if kernels else "it has no Triton kernels"
 
 
 def _of_kernel(kernel: Any, facts: dict[str, Any]) -> Subject:

@@ -20,9 +20,9 @@ from types import MappingProxyType
 from typing import Any, Self, TypeAlias, TypeVar
 
 from tritune.answer import Answer, Died, Done, Raised, TimedOut
-from tritune.child import Child, Function
+from tritune.child import Child, Function, stateless
 
-__all__ = ["Answer", "Died", "Done", "Pool", "Raised", "TimedOut", "Worker"]
+__all__ = ["Answer", "Died", "Done", "Pool", "Raised", "TimedOut", "Worker", "stateless"]
 
 T = TypeVar("T")
 Limit: TypeAlias = Callable[[Sequence[float]], float]

@@ -43,10 +43,11 @@ def merge(files: tuple[Path, ...], *, output: Path | None, path: str | None, ins
 
 def _install() -> None:
     from tritune import git
+    from tritune.model import LOCKFILE
 
     attributes, changed = git.install_driver()
     what = f"commit {attributes.name}" if changed else f"{attributes.name} says so already"
-    click.echo(f"git merges {git.LOCKFILE} with tritune in this clone now; {what}", err=True)
+    click.echo(f"git merges {LOCKFILE} with tritune in this clone now; {what}", err=True)
 
 
 def _merge(files: tuple[Path, ...], output: Path | None, path: str | None) -> None:

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tritune.errors import LockError, SpecError
-
-LOCKFILE = "tritune.lock"
+from tritune.model import LOCKFILE
 
 _HINT = 'name sweep files, or add `[tool.tritune] sweeps = ["sweeps/*.yaml"]` to pyproject.toml'
 
@@ -26,7 +25,7 @@ def sweep_files(named: Sequence[Path], folder: Path | None = None) -> tuple[Path
     if pyproject is None:
         raise SpecError("no sweep file given, and no pyproject.toml here or above", hint=_HINT)
     globs = _globs(pyproject)
-    files = sorted({path for glob in globs for path in pyproject.parent.glob(glob)})
+    files = sorted({path for glob in globs for path in _matching(pyproject, glob)})
     if not files:
         shown = ", ".join(f"`{glob}`" for glob in globs)
         raise SpecError(f"no file matches {shown}", where=f"{pyproject}: tool.tritune.sweeps")
@@ -89,9 +88,22 @@ def _globs(pyproject: Path) -> tuple[str, ...]:
     return tuple(globs)
 
 
+def _matching(pyproject: Path, glob: str) -> list[Path]:
+    try:
+        return list(pyproject.parent.glob(glob))
+    except (IndexError, ValueError):  # of `.`, and of `**` beside other letters
+        raise SpecError(
+            f"`{glob}` is no pattern of files",
+            where=f"{pyproject}: tool.tritune.sweeps",
+            hint='write "sweeps/*.yaml", or "sweeps/**/*.yaml" for what is in folders below too',
+        ) from None
+
+
 def _table(pyproject: Path) -> dict[str, Any]:
     try:
         content = tomllib.loads(pyproject.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SpecError(f"cannot be read: {error.strerror}", where=str(pyproject)) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SpecError(f"not TOML: {error}", where=str(pyproject)) from None
     tool = content.get("tool", {})

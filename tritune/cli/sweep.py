@@ -9,7 +9,7 @@ import click
 
 from tritune.cli import options as shared
 from tritune.cli.root import NO, UNANSWERED
-from tritune.errors import ManyMistakesError, TrituneError
+from tritune.errors import TrituneError, of_many
 
 if TYPE_CHECKING:
     from tritune.model import Report
@@ -104,7 +104,7 @@ def sweep(files: tuple[Path, ...], *, as_json: bool, **given: Any) -> int:
     if as_json:
         _print_json(reports)
     if faults:
-        raise faults[0] if len(faults) == 1 else ManyMistakesError(faults)
+        raise of_many(faults)
     return _code(reports, options)
 
 

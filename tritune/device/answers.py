@@ -26,15 +26,18 @@ def value(answer: Answer[T], what: str) -> T:
             hint = _cure(message)
             raise EnvironmentFaultError(f"{what}: {kind}: {message}", hint=hint)
         case TimedOut(seconds=seconds):
-            raise EnvironmentFaultError(f"{what} within {seconds:.0f} s")
+            raise EnvironmentFaultError(f"{what} within {seconds:.0f} s", hint=_LOOK)
         case _:
-            raise EnvironmentFaultError(f"{what}: its process {answer}")
+            raise EnvironmentFaultError(f"{what}: its process {answer}", hint=_LOOK)
+
+
+_LOOK = "does `nvidia-smi` work, and does torch see the GPU?"
 
 
 def _cure(message: str) -> str:
     if "C compiler" in message:
         return "Triton builds its launcher with a C compiler: install one, or set CC"
-    return "does `nvidia-smi` work, and does torch see the GPU?"
+    return _LOOK
 
 
 def rejected(answer: Raised | Died | TimedOut, candidate: Candidate) -> Rejected:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from tritune import blame, intercept, launches, silicon, verify
+from tritune.contract import quoted
 from tritune.device.lowering import brief
 from tritune.device.stages import count_compiles
 from tritune.errors import EnvironmentFaultError, TrituneError
@@ -105,7 +106,7 @@ def compiles(bench: Bench) -> int:
 
 
 def leave(bench: Bench) -> int:
-    """Hold no more of the GPU's memory; how many compiles there were."""
+    """Hold no more of the GPU's memory for a problem; how many compiles there were."""
     close_problem(bench)
     return bench.compiled()
 
@@ -133,17 +134,13 @@ def _check(bench: Bench, candidate: Candidate) -> Verified | Rejected:
     if not found.error <= limit:
         detail = verify.complaint(found, limit)
         if bench.adds_to:
-            detail += f"; a launch adds to {names(bench.adds_to)}: is it set before?"
+            detail += f"; a launch adds to {quoted(bench.adds_to)}: is it set before?"
         elif not bench.writes:
             # What is added to the NaN of a poisoned output stays that NaN.
             detail += "; a launch changes nothing: does it add to what was never set?"
         return Rejected(candidate=candidate, reason=Reason.WRONG, detail=detail)
     bits = VARIES if bench.unsteady else verify.digest(outputs)
     return Verified(candidate=candidate, error=found.error, bits=bits)
-
-
-def names(arguments: Sequence[str]) -> str:
-    return ", ".join(f"`{name}`" for name in arguments)
 
 
 def run_once(bench: Bench, config: Config) -> tuple[tuple[Any, ...], list[Captured]]:

@@ -28,7 +28,7 @@ from tritune.model import (
     Timing,
     Verified,
 )
-from tritune.workers import Answer, Done, Worker
+from tritune.workers import Answer, Done, Worker, stateless
 
 T = TypeVar("T")
 
@@ -43,10 +43,6 @@ SLACK = 3.0
 """A window may take so many times what the checked runs of its candidates took."""
 WARM_UP_S = 0.4
 SILENT = "the GPU does not answer"
-
-
-def _stateless() -> None:
-    """Stand for a state: probing needs no kernel."""
 
 
 def _identify(_: None, index: int) -> tuple[DeviceIdentity, str]:
@@ -79,7 +75,7 @@ def probe(index: int, log: Path) -> tuple[DeviceIdentity, str]:
     Raises:
         EnvironmentFaultError: there is no such GPU, or its driver does not answer.
     """
-    with Worker(_stateless, log=log) as worker:
+    with Worker(stateless, log=log) as worker:
         count = answers.value(worker.call(_present, timeout_s=60), SILENT)
         if index >= count:
             raise EnvironmentFaultError(
@@ -91,7 +87,7 @@ def probe(index: int, log: Path) -> tuple[DeviceIdentity, str]:
 
 def process(log: Path) -> Worker:
     """What holds a GPU for one kernel after the other, each with a `CudaDevice` of its own."""
-    return Worker(_stateless, log=log)
+    return Worker(stateless, log=log)
 
 
 class CudaDevice:
@@ -192,9 +188,13 @@ class CudaDevice:
             self._worker.close()
 
     def leave(self) -> None:
-        """Let another kernel have the process; the next call takes it back."""
+        """Let another kernel have the process; the next call takes it back.
+
+        All is measured by then: a process that fails in this is ended, and not the sweep.
+        """
         if self._warm:
-            self._compiled += answers.value(self._call(bench.leave, limit_s=CALL_LIMIT_S), SILENT)
+            answer = self._call(bench.leave, limit_s=CALL_LIMIT_S)
+            self._compiled += answer.value if isinstance(answer, Done) else 0
         self._forget()
 
     def _start_anew(self) -> None:

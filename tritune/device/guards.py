@@ -10,7 +10,6 @@ is there is no disturbance but when it comes: an idle notebook takes no turns.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -116,7 +115,7 @@ class Nvml:
 
 
 def sensors(uuid: str) -> Nvml | NoSensors:
-    """The sensors of the GPU with this UUID, as `GPU-…`."""
+    """The sensors of the GPU with this UUID, as `GPU-…`; NVML is given back with this process."""
     try:
         import pynvml
     except ImportError:
@@ -126,15 +125,6 @@ def sensors(uuid: str) -> Nvml | NoSensors:
         return Nvml(pynvml, pynvml.nvmlDeviceGetHandleByUUID(uuid))
     except pynvml.NVMLError as error:
         return NoSensors(f"NVML does not answer: {error}")
-
-
-def close(found: Nvml | NoSensors) -> None:
-    """Give NVML back."""
-    if isinstance(found, Nvml):
-        import pynvml
-
-        with contextlib.suppress(pynvml.NVMLError):
-            pynvml.nvmlShutdown()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -213,7 +203,7 @@ def disturbance(first: State, before: State, after: State, floor: float = 0.0) -
     """What disturbed the GPU between *before* and *after*; empty where nothing did."""
     said: list[str] = []
     if new := after.others - before.others:
-        said.append(f"another process came onto the GPU ({_pids(new)})")
+        said.append(f"another process came onto the GPU ({pids(new)})")
     if after.reading and after.reading.reasons:
         said.append(f"{' and '.join(after.reading.reasons)} at {after.reading}")
     worst = max(slower(first.canary, before.canary), slower(first.canary, after.canary))
@@ -241,5 +231,6 @@ def _waited(samples: Sequence[float]) -> int:
     return sum(us > fastest + max(TURN_US, TURN * fastest) for us in samples)
 
 
-def _pids(processes: frozenset[int]) -> str:
+def pids(processes: frozenset[int]) -> str:
+    """How a line names them."""
     return ", ".join(f"pid {pid}" for pid in sorted(processes))

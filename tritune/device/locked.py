@@ -6,11 +6,12 @@ look at an entry (20 to 200 ms) is little beside starting a process and importin
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tritune import discover
+from tritune.contract import layers
 from tritune.device import lowering, wheel
 from tritune.load import Loaded
 from tritune.model import (
@@ -181,7 +182,7 @@ def _session(desk: Desk, reference: Reference, target: Target) -> lowering.Sessi
     if session.target != target or session.loaded != loaded:
         session.target, session.loaded = target, loaded
         triton.runtime.driver.set_active(lowering.StandIn(lowering.gpu_target(target), target))
-        for step in _steps(loaded.kernel):
+        for step in layers(loaded.kernel):
             # It holds the target that a kernel was last compiled for.
             getattr(step, "device_caches", {}).clear()
     return session
@@ -202,9 +203,3 @@ def _stop_after_ttir(session: lowering.Session) -> None:
         raise lowering.Stopped("", session.ir[-1], "")
 
     backend.add_stages = add
-
-
-def _steps(kernel: Any) -> Iterator[Any]:
-    while kernel is not None:
-        yield kernel
-        kernel = getattr(kernel, "fn", None)

@@ -13,13 +13,9 @@ from tritune.device.lowering import brief
 from tritune.device.stages import StandIn, gpu_target
 from tritune.errors import EnvironmentFaultError
 from tritune.model import Target
-from tritune.workers import Done, Worker
+from tritune.workers import Done, Worker, stateless
 
 LIMIT_S = 120.0
-
-
-def _stateless() -> None:
-    """Stand for a state: a probe needs none."""
 
 
 def _assembler(_: None, target: Target) -> str:
@@ -50,7 +46,7 @@ def _compile_trivial(_: None, target: Target) -> str:
 
 def toolchain_fault(target: Target, log: Path) -> EnvironmentFaultError | None:
     """The fault that keeps every kernel from compiling for *target*, if there is one."""
-    with Worker(_stateless, log=log) as worker:
+    with Worker(stateless, log=log) as worker:
         answer = worker.call(_compile_trivial, target, timeout_s=LIMIT_S)
         said = answer.value if isinstance(answer, Done) else f"the compiler {answer}"
         if not said:

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tritune.device.bench import Bench, guarded, names, run_once, synchronize
+from tritune.contract import quoted
+from tritune.device.bench import Bench, guarded, run_once, synchronize
 from tritune.intercept import Captured
 from tritune.model import Candidate, Config, Rejected
 
@@ -67,7 +68,7 @@ def _study(bench: Bench, config: Config) -> str:
     if not bench.unsteady:
         return ""
     return (
-        f"two launches on identical inputs differ in {names(bench.unsteady)}, "
+        f"two launches on identical inputs differ in {quoted(bench.unsteady)}, "
         "so no digest of its bits is kept"
     )
 

@@ -10,6 +10,7 @@ journal or not at all.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -17,6 +18,7 @@ from pathlib import Path
 from tritune import grouping, keyed, lock
 from tritune.compile import Found
 from tritune.device import toolchain
+from tritune.errors import EnvironmentFaultError, TrituneError
 from tritune.model import Candidate, Entry, Outcome, Problem, Rejected, Report
 from tritune.pipeline import (
     conclude,
@@ -94,13 +96,7 @@ def run(path: Path, options: SweepOptions, observer: Observer) -> tuple[Report, 
         compilers(jobs[0]) as pool,
         racing.process(jobs[0]) as gpu,
     ):
-        ends = [
-            _begin(job, _Hands(pool, gpu), last=job is jobs[-1])
-            if job.sweep.problems
-            else partial(nothing, job)
-            for job in jobs
-        ]
-        return tuple(end() for end in ends)
+        return _each(jobs, _Hands(pool, gpu), nothing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +105,27 @@ class _Hands:
 
     pool: Pool
     gpu: Worker
+
+
+def _each(
+    jobs: Sequence[Job], hands: _Hands, nothing: Callable[[Job], Report]
+) -> tuple[Report, ...]:
+    """Sweep the kernels of an op; *nothing* is said of one that has no problems."""
+    ends: list[Callable[[], Report]] = []
+    try:
+        for job in jobs:
+            has_work = bool(job.sweep.problems)
+            begun = _begin(job, hands, last=job is jobs[-1]) if has_work else partial(nothing, job)
+            ends.append(begun)
+    except EnvironmentFaultError:
+        raise
+    except TrituneError:
+        # Who mends that kernel may change the op, and then what is raced, and not locked, is lost.
+        with suppress(TrituneError):
+            for end in ends:
+                end()
+        raise
+    return tuple(end() for end in ends)
 
 
 def _begin(job: Job, hands: _Hands, *, last: bool) -> Callable[[], Report]:
@@ -122,7 +139,7 @@ def _begin(job: Job, hands: _Hands, *, last: bool) -> Callable[[], Report]:
     candidates, illegal = prepare.plan(job, locked)
     job.observer.say(f"{job.info.name.rpartition(':')[2]}: {job.setting.source}")
     if job.options.compiled is not None and not dry:
-        adopt(job, job.options.compiled)
+        adopt(job, hands.pool, job.options.compiled)
     if job.setting.identity is not None and not dry:
         lock.refuse_unwritable(job.lockfile)
     if job.setting.index is not None or dry:

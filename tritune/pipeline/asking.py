@@ -11,13 +11,9 @@ from tempfile import TemporaryDirectory
 from typing import TypeVar
 
 from tritune.pipeline.job import LOAD_LIMIT_S, loaded
-from tritune.workers import Worker
+from tritune.workers import Worker, stateless
 
 T = TypeVar("T")
-
-
-def nothing() -> None:
-    """Stand for the state of a worker: what is asked needs none."""
 
 
 def ask(function: Callable[..., T], reference: str, *more: object) -> T:
@@ -28,6 +24,6 @@ def ask(function: Callable[..., T], reference: str, *more: object) -> T:
     """
     with TemporaryDirectory(prefix="tritune-") as folder:
         log = Path(folder) / "load.log"
-        with Worker(nothing, log=log, setup_limit_s=LOAD_LIMIT_S) as worker:
+        with Worker(stateless, log=log, setup_limit_s=LOAD_LIMIT_S) as worker:
             answer = worker.call(function, reference, *more, timeout_s=LOAD_LIMIT_S)
     return loaded(answer, reference)

@@ -72,9 +72,9 @@ def refuse_wrong(path: Path, options: SweepOptions, output: Path | None) -> None
         places.refuse_unwritable(output)
 
 
-def compilers(job: Job, size: int = 0) -> Pool:
+def compilers(job: Job) -> Pool:
     """The processes that lower and compile, none of which touches a GPU."""
-    return Pool(size or job.jobs, *_session(job), log_folder=job.places.logs)
+    return Pool(job.jobs, *_session(job), log_folder=job.places.logs)
 
 
 def turn(pool: Pool, job: Job) -> None:
@@ -96,16 +96,22 @@ def served(pool: Pool, logs: Path) -> bundle.Served:
     raise EnvironmentFaultError(f"Triton does not say what it is: {answer}", hint=f"see {logs}")
 
 
-def adopt(job: Job, folder: Path) -> None:
+def adopt(job: Job, pool: Pool, folder: Path) -> None:
     """Take the binaries of *folder* into this machine's compile cache."""
-    with job.step("taking the compiled binaries", None) as said, compilers(job, 1) as pool:
-        count = bundle.adopt(
-            folder,
-            served(pool, job.places.logs),
-            job.info.name,
-            job.places.source,
-            job.places.binaries,
-        )
+    turn(pool, job)
+    with job.step("taking the compiled binaries", None) as said:
+        try:
+            count = bundle.adopt(
+                folder,
+                served(pool, job.places.logs),
+                job.info.name,
+                job.places.source,
+                job.places.binaries,
+            )
+        except OSError as error:
+            what = f"cannot be copied: {error.strerror or error}"
+            where = str(error.filename or near(folder.absolute()))
+            raise EnvironmentFaultError(what, where=where) from error
         said.append(f"{count:,} binaries of {near(folder.absolute())} serve here")
 
 

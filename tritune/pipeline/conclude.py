@@ -1,4 +1,4 @@
-"""pipeline.conclude: compiled candidates -> outcomes, winners, the lockfile and the report."""
+"""pipeline.conclude: outcomes, measured or recorded -> winners, the lockfile and the report."""
 
 from __future__ import annotations
 

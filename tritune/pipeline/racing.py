@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from tritune.device import cuda, guards
 from tritune.device.cuda import CudaDevice
@@ -30,7 +30,6 @@ class Race:
     rounds: Rounds | None = None
     """None where the journal knows it all."""
     device: CudaDevice | None = None
-    sensors: guards.Nvml | guards.NoSensors = field(default_factory=lambda: guards.NoSensors(""))
     seconds: float = 0.0
     """For which the GPU was held so far."""
 
@@ -53,13 +52,7 @@ def race(
         rounds.race(cases)
         said.extend(_after(job, device, guard, rounds, cases))
     device.leave()
-    return Race(
-        cases=cases,
-        rounds=rounds,
-        device=device,
-        sensors=sensors,
-        seconds=time.monotonic() - began,
-    )
+    return Race(cases=cases, rounds=rounds, device=device, seconds=time.monotonic() - began)
 
 
 def confirm(job: Job, running: Race) -> float:
@@ -74,7 +67,6 @@ def confirm(job: Job, running: Race) -> float:
         said.append(f"{count:,} configs timed anew in a fresh process: theirs are the figures")
         device.leave()
         said.append(f"{device.compiles() or 'nothing'} compiled while measuring")
-    guards.close(running.sensors)
     job.warnings.extend((*rounds.warnings, *device.notes))
     return time.monotonic() - began
 
@@ -126,7 +118,7 @@ def _before(
     if isinstance(sensors, guards.NoSensors):
         job.warnings.append(f"only a canary watches the GPU: {sensors.why}")
     if guard.first.others:
-        pids = ", ".join(f"pid {pid}" for pid in sorted(guard.first.others))
+        pids = guards.pids(guard.first.others)
         job.warnings.append(f"another process is on the GPU from the start ({pids})")
     known = sum(len(case.known) for case in cases)
     return [f"{known:,} were in the journal already"] if known else []

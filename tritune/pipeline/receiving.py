@@ -10,7 +10,7 @@ from tritune import fitting, keytext, plan, space, spec
 from tritune import subject as subjects
 from tritune.configtables import Row, Table
 from tritune.device import locked, targets
-from tritune.errors import ManyMistakesError, SpecError, TableError, TrituneError
+from tritune.errors import SpecError, TableError, TrituneError, of_many
 from tritune.fitting import Receiver
 from tritune.keys import split
 from tritune.model import Config, DeviceIdentity, KernelInfo, Problem, Sweep
@@ -182,7 +182,7 @@ def _configs(
         pairs = zip(made, whys, strict=True)
         wrong += [TableError(why, where=row.where) for row, why in pairs if why]
     if wrong:
-        raise wrong[0] if len(wrong) == 1 else ManyMistakesError(wrong)
+        raise of_many(wrong)
     return made
 
 

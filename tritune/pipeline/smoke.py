@@ -10,7 +10,7 @@ from signal import SIGKILL
 
 from tritune import space
 from tritune.device import interpreter
-from tritune.errors import ManyMistakesError, TrituneError
+from tritune.errors import ManyMistakesError, TrituneError, of_many
 from tritune.model import Candidate, Config, Problem, Reason, Rejected, Verified
 from tritune.pipeline.job import Job
 from tritune.workers import Answer, Died, Done, Pool, Raised, TimedOut
@@ -89,7 +89,7 @@ class _Interpreted:
     def refuse_faults(self) -> None:
         faults = list(self.faults.values())
         if faults:
-            raise faults[0] if len(faults) == 1 else ManyMistakesError(faults)
+            raise of_many(faults)
 
     def counted(self, tasks: int) -> str:
         failed = sum(one.reason is not Reason.MISTAKEN for one in self.wrong)

@@ -187,10 +187,15 @@ def _write(texts: Mapping[Path, str], *, force: bool) -> tuple[Path, ...]:
     kept = []
     for path, text in texts.items():
         try:
-            if not force and path.is_file() and path.read_text(encoding="utf-8") != text:
+            if not force and path.is_file() and _text(path) != text:
                 kept.append(path)
                 continue
         except OSError as error:
             raise unwritable(path, error) from error
         write(path, text)
     return tuple(kept)
+
+
+def _text(path: Path) -> str:
+    # Whoever put his own there need not have written UTF-8.
+    return path.read_text(encoding="utf-8", errors="replace")

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 
 from tritune import plan, space
 from tritune.device import targets
-from tritune.errors import ManyMistakesError, SpecError
+from tritune.errors import SpecError, of_many
 from tritune.model import LAUNCH_OPTIONS, Axis, Config, Sweep, Target, Value
 
 
@@ -23,8 +23,7 @@ def refuse_illegal(sweep: Sweep) -> None:
     named = [targets.find(name) for name in sweep.targets]
     found = list(dict.fromkeys(_illegal(sweep, named)))
     if found:
-        errors = [SpecError(what, where=where, hint=_HINT) for where, what in found]
-        raise errors[0] if len(errors) == 1 else ManyMistakesError(errors)
+        raise of_many([SpecError(what, where=where, hint=_HINT) for where, what in found])
 
 
 _HINT = "remove it, or put it into the section of a target that can use it"
@@ -53,6 +52,6 @@ def _axes(sweep: Sweep, target: Target) -> dict[str, Axis]:
     """The axes on a target by their path inside the file; a section's stand in for the space's."""
     axes = {axis.name: (f"space.{axis.name}", axis) for axis in sweep.space}
     for section in space.sections(sweep, target):
-        scope = section.scope if section.scope in ("cuda", "hip") else f"per_target.{section.scope}"
-        axes |= {axis.name: (f"{scope}.space.{axis.name}", axis) for axis in section.space}
+        inside = space.inside(section)
+        axes |= {axis.name: (f"{inside}.space.{axis.name}", axis) for axis in section.space}
     return dict(axes.values())

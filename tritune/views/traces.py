@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Group
 
+from tritune.model import LOCKFILE
 from tritune.views import json_view
 from tritune.views.columns import Column
 from tritune.views.page import line, page, table
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from tritune.pipeline.tracing import Traced
     from tritune.tracelog import Trace, TracedKernel, TracedLaunch
 
-LOCKFILE = "tritune.lock"
 SOME_TARGET = "H200"
 SHOWN = 20
 """Keys of one kernel; the JSON has all."""
