@@ -169,6 +169,7 @@ class FakeDevice:
         self.closed = False
         self.renewed = 0
         self.opens = 0
+        self.left = False
 
     def compiles(self) -> int:
         """Nothing is ever compiled here."""
@@ -209,7 +210,7 @@ class FakeDevice:
         self.opens += 1
 
     def leave(self) -> None:
-        """Let another kernel have the process."""
+        self.left = True
 
     def close(self) -> None:
         self.closed = True

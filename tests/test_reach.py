@@ -142,7 +142,9 @@ def job(folder: Path, *constraints: str, record: Path | None = None, near: str =
 
 def reaches(this: Job, *chosen: Winner, held: dict[str, Entry] | None = None) -> list[Any]:
     """From and to which size each is served; None where it is not said."""
-    found = [one.evidence.reach for one in reach.reached(this, chosen, held or {})]
+    found = [
+        one.evidence.reach for one in reach.reached(this, chosen, held or {}, racing.process(this))
+    ]
     ends = [REACH.fullmatch(text) for text in found]
     return [(int(end[1]), int(end[3])) if end else None for end in ends]
 
@@ -198,7 +200,7 @@ def test_both_ends_of_each_winner_are_verified_and_stand_in_the_lock(tmp_path, g
 
     assert found == [(32, 256), (256, 2048)]
     assert device.asked == [32, 256, 2048]
-    assert device.closed
+    assert device.left
     assert [(step.name, step.text) for step in this.steps] == [
         ("verifying near", "3 of 3 ends of what near would serve are right")
     ]
@@ -309,7 +311,7 @@ def test_a_sweep_that_changes_nothing_changes_no_byte(tmp_path, gpu):
         now = [replace(one, change=change) for one in chosen]
         if locked:
             now = [replace(one, evidence=locked[one.key].evidence) for one in now]
-        winners = reach.reached(this, now, locked)
+        winners = reach.reached(this, now, locked, racing.process(this))
         lock.update(path, lambda held, won=winners: lock.merge_winners(held, H200_IDENTITY, won))
         texts.append(path.read_text())
 

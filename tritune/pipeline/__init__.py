@@ -183,13 +183,13 @@ def _measure(
         pool.close()
     out = (*out, *found.rejected, *failed, *more)
     if device is None:
-        return partial(_from_record, job, found, out)
+        return partial(_from_record, job, found, out, hands.gpu)
     ahead_s = screening.seconds if screening else 0.0
     scores = screening.scores_us if screening else {}
     locked = conclude.incumbents(job)
     running = measuring.raced(job, compiled, out, locked, device, scores)
     running = replace(running, seconds=running.seconds + ahead_s)
-    return partial(_confirm, job, found, out, running, locked)
+    return partial(_confirm, job, found, out, running, locked, hands.gpu)
 
 
 def _with_a_default_that_fits(job: Job, groups: Sequence[grouping.Group]) -> Job:
@@ -201,12 +201,13 @@ def _with_a_default_that_fits(job: Job, groups: Sequence[grouping.Group]) -> Job
     return replace(job, info=replace(job.info, default=default))
 
 
-def _from_record(job: Job, found: Found, out: tuple[Rejected, ...]) -> Report:
+def _from_record(job: Job, found: Found, out: tuple[Rejected, ...], gpu: Worker) -> Report:
     locked = conclude.incumbents(job)
-    if job.setting.record is None:
-        return _conclude(job, found, out, (), locked, job.setting.triton)
-    timed, triton = conclude.from_record(job, found)
-    return _conclude(job, found, out, timed, locked, triton)
+    timed = _Timed(outcomes=(), triton=job.setting.triton)
+    if job.setting.record is not None:
+        outcomes, triton = conclude.from_record(job, found)
+        timed = _Timed(outcomes=outcomes, triton=triton)
+    return _conclude(job, found, out, timed, locked, gpu)
 
 
 def _confirm(
@@ -215,27 +216,37 @@ def _confirm(
     out: tuple[Rejected, ...],
     running: racing.Race,
     locked: Mapping[str, Entry],
+    gpu: Worker,
 ) -> Report:
-    timed, gpu_s = measuring.confirmed(job, running)
-    return _conclude(job, found, out, timed, locked, job.setting.triton, gpu_s)
+    outcomes, gpu_s = measuring.confirmed(job, running)
+    timed = _Timed(outcomes=outcomes, triton=job.setting.triton, gpu_s=gpu_s)
+    return _conclude(job, found, out, timed, locked, gpu)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Timed:
+    """What was timed, here or when it was recorded, and under which Triton."""
+
+    outcomes: tuple[Outcome, ...]
+    triton: str
+    gpu_s: float = 0.0
 
 
 def _conclude(
     job: Job,
     found: Found,
     out: tuple[Rejected, ...],
-    timed: tuple[Outcome, ...],
+    timed: _Timed,
     locked: Mapping[str, Entry],
-    triton: str,
-    gpu_s: float = 0.0,
+    gpu: Worker,
 ) -> Report:
-    outcomes: tuple[Outcome, ...] = (*out, *timed)
-    chosen = conclude.winners(job, timed, found, locked, triton)
-    why = _why_not(job, timed)
+    outcomes: tuple[Outcome, ...] = (*out, *timed.outcomes)
+    chosen = conclude.winners(job, timed.outcomes, found, locked, timed.triton)
+    why = _why_not(job, timed.outcomes)
     if chosen and job.setting.identity is not None and not why:
-        chosen = reach.reached(job, chosen, locked)
+        chosen = reach.reached(job, chosen, locked, gpu)
         conclude.write_lock(job, job.setting.identity, chosen)
-    report = conclude.report(job, found, outcomes, chosen, gpu_s=gpu_s, not_locked=why)
+    report = conclude.report(job, found, outcomes, chosen, gpu_s=timed.gpu_s, not_locked=why)
     hopeless = _hopeless(found, out) - {winner.problem for winner in chosen}
     unsolved = tuple(p for p in job.sweep.problems if p in {*report.unsolved, *hopeless})
     return replace(report, unsolved=unsolved)

@@ -6,7 +6,6 @@ What is found is in the journal at once, so that it is asked once a source and T
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 
 from tritune.device import lowering, targets
 from tritune.device.cuda import CudaDevice
@@ -24,8 +23,8 @@ from tritune.model import (
 )
 from tritune.pipeline.compiling import compilers
 from tritune.pipeline.job import Job
-from tritune.pipeline.racing import open_device, process
-from tritune.workers import Answer, Done, Pool
+from tritune.pipeline.racing import open_device
+from tritune.workers import Answer, Done, Pool, Worker
 
 FACTS_LIMIT_S = 60.0
 FOR_NOW = (Reason.MEMORY,)
@@ -36,13 +35,13 @@ Ask = tuple[Problem, Config, str]
 """A config is to be verified on a problem, whose key is to be this."""
 
 
-def verify(job: Job, asks: Sequence[Ask]) -> dict[tuple[Problem, Config], str]:
-    """Run each config on its problem, on the GPU; what is found is in the journal at once."""
+def verify(job: Job, asks: Sequence[Ask], gpu: Worker) -> dict[tuple[Problem, Config], str]:
+    """Run each config on its problem, in the process *gpu*; what is found is journalled at once."""
     found: dict[tuple[Problem, Config], str] = {}
     journal = Journal.open(job.journal)
     try:
         with job.step("verifying near", len(asks)) as said:
-            for problem, config, why, lasting in _answers(job, asks):
+            for problem, config, why, lasting in _answers(job, asks, gpu):
                 found[problem, config] = why
                 if lasting:
                     _record(job, journal, problem, config, why)
@@ -65,7 +64,9 @@ def _record(job: Job, journal: Journal, problem: Problem, config: Config, why: s
     )
 
 
-def _answers(job: Job, asks: Sequence[Ask]) -> Iterator[tuple[Problem, Config, str, bool]]:
+def _answers(
+    job: Job, asks: Sequence[Ask], gpu: Worker
+) -> Iterator[tuple[Problem, Config, str, bool]]:
     """Why each is not right, and whether that holds for the next sweep too."""
     with compilers(job) as pool:
         unlike = _compiled(job, pool, asks)
@@ -73,12 +74,11 @@ def _answers(job: Job, asks: Sequence[Ask]) -> Iterator[tuple[Problem, Config, s
     ready = [(problem, config) for problem, config, _ in asks if (problem, config) not in unlike]
     if not ready:
         return
-    with closing(open_device(job, process(job))) as device:
-        for problem, config in ready:
-            why, lasting = _run(
-                device, Candidate(kernel=job.info.name, problem=problem, config=config)
-            )
-            yield problem, config, why, lasting
+    device = open_device(job, gpu)
+    for problem, config in ready:
+        why, lasting = _run(device, Candidate(kernel=job.info.name, problem=problem, config=config))
+        yield problem, config, why, lasting
+    device.leave()
 
 
 def _compiled(

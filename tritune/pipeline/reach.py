@@ -24,6 +24,7 @@ from tritune.model import Config, Entry, Problem, Winner
 from tritune.nearby import along, within
 from tritune.pipeline import elsewhere
 from tritune.pipeline.job import Job
+from tritune.workers import Worker
 
 Known = Mapping[tuple[Problem, Config], str]
 """Why a config is not right on a problem, empty where it is."""
@@ -43,8 +44,13 @@ class Ends:
         return tuple(value for value in (self.low, self.high) if value != self.own)
 
 
-def reached(job: Job, chosen: Sequence[Winner], locked: Mapping[str, Entry]) -> tuple[Winner, ...]:
-    """The winners with their reach in the evidence; as they are, where it cannot be known here."""
+def reached(
+    job: Job, chosen: Sequence[Winner], locked: Mapping[str, Entry], gpu: Worker
+) -> tuple[Winner, ...]:
+    """The winners with their reach in the evidence; as they are, where it cannot be known here.
+
+    What is to be run for it runs in the process *gpu*.
+    """
     if job.info.near is None:
         return tuple(chosen)
     keys = {*locked, *(winner.key for winner in chosen)}
@@ -53,7 +59,7 @@ def reached(job: Job, chosen: Sequence[Winner], locked: Mapping[str, Entry]) -> 
     every = dict.fromkeys(ask for one in ends for ask in _asks(job, one))
     asks = [ask for ask in every if ask[:2] not in known]
     if asks and job.setting.index is not None:
-        known |= elsewhere.verify(job, asks)
+        known |= elsewhere.verify(job, asks, gpu)
     for one in ends:
         job.warnings.extend(_refusals(job, one, known))
     found = {one.winner: _reach(job, one, known) for one in ends}
