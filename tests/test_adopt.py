@@ -124,6 +124,17 @@ def test_a_kernel_made_after_the_install_is_served_too(tmp_path, benchmarks):
     assert (ran(fill()), benchmarks()) == (32, 0)
 
 
+def test_a_second_install_replaces_the_first(tmp_path, benchmarks):
+    kernel = fill()
+    installed(tmp_path, {key(): config(32)})
+    other = locked(tmp_path / "other.lock", {key(9): config(16)}, kernel=FILL)
+
+    tritune.install(other)
+
+    assert (ran(kernel, 9), benchmarks()) == (16, 0)
+    assert (ran(kernel), benchmarks()) == (64, 3)
+
+
 def test_a_miss_is_autotuned_by_triton_as_before_and_said_once(tmp_path, benchmarks, caplog):
     kernel = fill()
     path = installed(tmp_path, {key(): config(32)})

@@ -194,6 +194,15 @@ def test_a_stale_entry_is_named_with_its_line_and_the_check_is_a_no(project):
     )
 
 
+def test_the_next_step_of_files_that_were_named_names_them(project):
+    project.edit(*SEMANTIC["a helper"])
+
+    result = run("check", "sweeps/scale.yaml")
+
+    assert result.exit_code == 1
+    assert result.stdout.endswith("next: on such a GPU, tritune sweep --stale sweeps/scale.yaml\n")
+
+
 def test_github_gets_an_annotation_at_the_line_of_every_stale_entry(project):
     project.edit(*SEMANTIC["a helper"])
 

@@ -890,12 +890,29 @@ def test_a_kernel_that_the_sweep_file_does_not_tune_is_refused(project, tmp_path
     ("arguments", "said"),
     [
         ((), "no kernel is named\n\nhint: name its sweep file with --sweep, or --kernel"),
-        (("--kernel", "ops.py:bare"), "`bare` has no tritune line, so it reads no lockfile\n"),
+        (
+            ("--kernel", "ops.py:bare"),
+            (
+                "`bare` has no tritune line, so it reads no lockfile\n\n"
+                "hint: `tritune init ops.py:bare` says which line to add\n"
+            ),
+        ),
+        (
+            ("--kernel", "ops.py:tuned"),
+            (
+                "`tuned` has no tritune line, so it reads no lockfile\n\n"
+                "hint: `tritune init ops.py:tuned` says which line to add; --sweep FILE is for a "
+                "kernel that nobody decorated: the sweep file of an op\n"
+            ),
+        ),
     ],
 )
 def test_a_kernel_is_needed_that_reads_a_lockfile(project, tmp_path, arguments, said):
     text = (project.folder / "ops.py").read_text(encoding="utf-8")
-    project.write("ops.py", f"{text}\n\n@triton.jit\ndef bare(x, n):\n    pass\n")
+    bare = "\n\n@triton.jit\ndef bare(x, n):\n    pass\n"
+    above = "@triton.autotune([triton.Config({})], key=[])\n@triton.jit"
+    tuned = bare.replace("bare", "tuned").replace("@triton.jit", above)
+    project.write("ops.py", text + bare + tuned)
     path = table(tmp_path, {"7": {"BLOCK": 512, "num_warps": 4}}, "mine.json")
 
     result = run("import", path, *arguments)

@@ -213,16 +213,20 @@ def test_a_file_that_no_import_can_name_is_left_to_its_owner():
     compile(skeleton, "bare_problem.py", "exec")
 
 
-def test_nothing_of_ours_is_put_into_an_installed_package(monkeypatch):
-    package = Path("lib/site-packages")
+@pytest.mark.parametrize("folder", ["lib/site-packages", "vendored"])
+def test_nothing_of_ours_is_put_into_an_installed_package(monkeypatch, folder):
+    package = Path(folder)
     package.mkdir(parents=True)
     (package / "theirs.py").write_text(OPS, encoding="utf-8")
+    (package / "theirs-1.0.dist-info").mkdir()  # as of `pip install --target vendored`
+    record = "theirs.py,sha256=x,1\ntheirs-1.0.dist-info/RECORD,,\n"
+    (package / "theirs-1.0.dist-info/RECORD").write_text(record, encoding="utf-8")
     monkeypatch.setenv("PYTHONPATH", f"{package.absolute()}")
 
-    result = run("init", "lib/site-packages/theirs.py:tuned")
+    result = run("init", f"{folder}/theirs.py:tuned")
 
     assert result.exit_code == 0, result.output
-    assert [path.name for path in package.iterdir() if path.suffix] == ["theirs.py"]
+    assert [path.name for path in package.glob("*.py")] == ["theirs.py"]
     assert Path("sweeps/tuned_problem.py").is_file()
     assert "\nproblem: tuned_problem.py:tuned_problem\n" in filled("sweeps/tuned.yaml")
     made = spec.read_sweep(Path("sweeps/tuned.yaml"))

@@ -140,6 +140,19 @@ def test_what_the_interpreter_cannot_do_rejects_nothing_and_lowering_goes_on(pro
     ]
 
 
+def test_a_loop_that_counts_in_numbers_only_in_the_interpreter_rejects_nothing(project):
+    loop = "for i in range(n):\n        value += i.to(tl.float32)\n"
+    project.edit("ops.py", "    tl.store(y", f"    {loop}    tl.store(y")
+
+    report = swept(project)
+
+    [warning] = report.warnings
+    assert warning.startswith("2 runs cannot be verified with no GPU: Triton's interpreter fails: ")
+    lines = (line_of(project, "for i in"), line_of(project, "i.to("))  # by Triton's version
+    assert warning.endswith(tuple(f"(ops.py:{line})" for line in lines))
+    assert (report.outcomes, report.unsolved) == ((), ())
+
+
 def test_what_a_helper_of_a_kernel_lacks_is_told_as_that(project):
     project.edit("helpers.py", "import triton.language as tl\n", LIBDEVICE)
     project.edit("helpers.py", "return x * 2.0", "return libdevice.tanh(x)")

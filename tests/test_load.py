@@ -232,6 +232,18 @@ def test_a_name_that_is_not_there_is_answered_with_those_that_are(
     assert mistake(child, f"{tmp_path}/{name}").startswith(f"{tmp_path}/{said}")
 
 
+def test_a_kernel_that_nobody_decorated_is_among_the_tunable_ones(child: Worker, tmp_path: Path):
+    above = "@triton.autotune([triton.Config(dict(BLOCK=64))], key=[])"
+    tuned = KERNEL.replace('@tritune.kernel(key=["n"], default=dict(BLOCK=64, num_warps=4))', above)
+    written(tmp_path / "theirs.py", IMPORTS + tuned)
+    written(tmp_path / "ops.py", "def op_problem(n):\n    pass\n")
+
+    assert mistake(child, "theirs:fil", f"{tmp_path}/ops.py:op_problem") == (
+        f"{tmp_path}/theirs.py: it has no `fil`\n"
+        "hint: did you mean `fill`? its tunable kernels: `fill`"
+    )
+
+
 def test_a_dotted_module_that_is_not_there_is_said(child: Worker):
     assert mistake(child, "no_pkg.ops:fill") == (
         "no module named `no_pkg`\n"

@@ -669,6 +669,19 @@ def test_an_op_that_launches_nothing_autotuned_is_an_error(tmp_path):
     assert "`nothing_problem` is not the problem of any tunable kernel" in refused(at)
 
 
+def test_an_op_of_kernels_with_no_autotuner_is_told_which_they_are(tmp_path):
+    start = PACKAGE.index("@triton.autotune(", PACKAGE.index("def zero("))
+    above = PACKAGE[start : PACKAGE.index("@triton.jit\ndef total_kernel")]
+    bare = {above: "", "(x, out, n)\n": "(x, out, n, B=64)\n"}
+    at = project(tmp_path, TOTAL, **bare)
+
+    assert refused(at) == (
+        f"error: {tmp_path / 'mine/problems.py'}:total_problem: the op launches "
+        "`theirs:total_kernel`, with no autotuner to put winners into "
+        "hint: what can be tuned has `@triton.autotune` or `@tritune.kernel` above it"
+    )
+
+
 def test_a_named_kernel_that_the_op_does_not_launch_is_an_error(tmp_path):
     at = project(tmp_path, f"kernel: theirs:total_kernel\n{SCALE}")
 

@@ -311,11 +311,20 @@ def test_a_program_that_is_killed_loses_at_most_what_it_counted_last(tmp_path):
     assert (folder / "traced/total_kernel.yaml").is_file()
 
 
-def test_a_program_that_does_not_exist_is_an_error(tmp_path):
-    with pytest.raises(SpecError) as caught:
-        pipeline.trace(["./nothing"], TraceOptions(output=tmp_path / "t"))
+def test_a_program_that_does_not_exist_is_an_error_and_costs_no_trace(tmp_path):
+    there = tmp_path / "t/processes/1.jsonl"
+    there.parent.mkdir(parents=True)
+    there.write_text("", encoding="utf-8")
 
-    assert str(caught.value) == "./nothing: it cannot be run: No such file or directory"
+    with pytest.raises(SpecError) as forced:
+        pipeline.trace(["./nothing"], TraceOptions(output=tmp_path / "t", force=True))
+    with pytest.raises(SpecError) as caught:
+        pipeline.trace([str(tmp_path)], TraceOptions(output=tmp_path / "new"))
+
+    assert str(forced.value) == "./nothing: it cannot be run: No such file or directory"
+    assert str(caught.value) == f"{tmp_path}: it cannot be run: Permission denied"
+    assert there.exists()
+    assert not (tmp_path / "new").exists()
 
 
 def test_a_folder_with_no_trace_is_an_error(tmp_path):

@@ -5,6 +5,8 @@ That is the innermost one that is no library's: who reads it can mend it there.
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import sys
 import sysconfig
 import traceback
@@ -38,7 +40,25 @@ def told(error: BaseException) -> str:
 
 def is_installed(file: str | Path) -> bool:
     """Whether a file, or what is in a folder, is of a package that somebody else wrote."""
-    return not _INSTALLED.isdisjoint(Path(file).parts)
+    path = Path(file)
+    if not _INSTALLED.isdisjoint(path.parts):
+        return True
+    below = path.parts[len(path.parts) - len(path.parents) :]  # without the root
+    return any(
+        name in _recorded(folder)
+        for name, folder in zip(reversed(below), path.parents, strict=True)
+    )
+
+
+@functools.cache
+def _recorded(folder: Path) -> frozenset[str]:
+    """What packages have put into a folder of any name, as `pip install --target` does."""
+    names: set[str] = set()
+    for record in folder.glob("*.dist-info/RECORD"):
+        with contextlib.suppress(OSError):
+            lines = record.read_text(encoding="utf-8", errors="replace").splitlines()
+            names.update(line.partition(",")[0].partition("/")[0] for line in lines)
+    return frozenset(names)
 
 
 def is_library(file: str) -> bool:

@@ -106,7 +106,7 @@ def discover(
         _watch(one, problem, target, found, past)
     wanted = [found[name] for name in found if one.kernel is None or one.kernel.name == name]
     if not wanted:
-        raise _nothing(one, adopt.names_of(past))
+        raise _nothing(one, past)
     infos = [_described(one, each, past) for each in wanted]
     return tuple(sorted(infos, key=lambda info: info.name))
 
@@ -180,15 +180,22 @@ def _described(one: Loaded, each: _Found, past: Mapping[int, Any]) -> KernelInfo
     )
 
 
-def _nothing(one: Loaded, past: Sequence[str]) -> KernelError:
-    """Why there is nothing to tune, where *past* were launched without their autotuners."""
+def _nothing(one: Loaded, past: Mapping[int, Any]) -> KernelError:
+    """Why there is nothing to tune, where *past* were launched with no autotuner asked."""
     name = None if one.kernel is None else one.kernel.name
-    if went := [each for each in past if name in {None, each}]:
+    if went := [each for each in adopt.names_of(past) if name in {None, each}]:
         return KernelError(
             f"the op launches {contract.quoted(went)} past its autotuner (`.fn[grid]`), in a "
             "config of its own",
             where=load.reference(one.problem),
             hint="what never asks an autotuner can be neither tuned nor served",
+        )
+    if name is None and past:
+        bare = sorted({f"{each.fn.__module__}:{each.fn.__qualname__}" for each in past.values()})
+        return KernelError(
+            f"the op launches {contract.quoted(bare)}, with no autotuner to put winners into",
+            where=load.reference(one.problem),
+            hint="what can be tuned has `@triton.autotune` or `@tritune.kernel` above it",
         )
     if name is None:
         return load.no_kernel(one.problem)

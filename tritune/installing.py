@@ -32,6 +32,7 @@ def install(lockfile: str | Path | None = None) -> None:
 
     The lockfile is TRITUNE_LOCKFILE where that is set, else the one given. A call whose key is
     not locked does what it did without tritune. Launches in other threads may go on meanwhile.
+    What was installed before is no longer served.
 
     Raises:
         TrituneError: no lockfile is named, or there is none; with TRITUNE_MISS=error also where

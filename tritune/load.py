@@ -132,14 +132,14 @@ def _kernel_or_called(reference: str) -> Any:
 
 def _kernel(reference: str) -> Any:
     module, name = import_reference(reference)
-    found = find(module, name, "tunable kernels", is_kernel)
+    found = find(module, name, "tunable kernels", _is_tunable)
     where = place(module)
     if is_kernel(found):
         return _with_source(found, where)
     if adopted := adopt.adopted_at(found):
         return _with_source(adopted, where)
     what = f"`{name}` is {_kind(found)}, not a kernel"
-    hint = names_in(module, "tunable kernels", is_kernel)
+    hint = names_in(module, "tunable kernels", _is_tunable)
     if is_triton(found):
         what, hint = f"`{name}` is a Triton kernel without its tritune line", _lines(found, name)
     raise KernelError(what, where=where, hint=hint)
@@ -171,6 +171,11 @@ def _problem(reference: str) -> Callable[..., Any]:
 def is_kernel(thing: object) -> bool:
     """Whether it is what `@tritune.kernel` makes."""
     return hasattr(type(thing), "key_of")
+
+
+def _is_tunable(thing: object) -> bool:
+    """Whether a sweep can tune it, decorated or where an op launches it."""
+    return is_kernel(thing) or (is_triton(thing) and adopt.inside(thing) is not None)
 
 
 def is_triton(thing: object) -> bool:

@@ -108,5 +108,7 @@ def _is_likely(node: ast.FunctionDef, kinds: str) -> bool:
     decorators = " ".join(map(ast.unparse, node.decorator_list))
     if kinds == "functions":
         return "jit" not in decorators
-    is_tuned = kinds != "tunable kernels" or re.search(r"\bkernel\b", decorators) is not None
+    is_tuned = (
+        kinds != "tunable kernels" or re.search(r"\b(kernel|autotune)\b", decorators) is not None
+    )
     return is_tuned and "jit" in decorators

@@ -17,8 +17,14 @@ from tritune import blame
 from tritune.device.lowering import brief
 
 INTERPRETER = "triton/runtime/interpreter.py"
-LACKS = re.compile(r"InterpreterBuilder|`?_semantic`? argument|cannot be interpreted as an integer")
-"""What Python says where the interpreter lacks a function, or a range that counts in tensors."""
+LACKS = re.compile(
+    r"InterpreterBuilder|`?_semantic`? argument|cannot be interpreted as an integer"
+    r"|'(?:int|float|bool)' object has no attribute"
+)
+"""What Python says where the interpreter lacks a function, or a range that counts in tensors.
+
+What `range` counts in is a number of Python's there, and a tensor to the compiler (`i.to(…)`).
+"""
 NO_GPU = re.compile(r"NVIDIA|CUDA|\bHIP\b|active drivers|\bGPU", re.IGNORECASE)
 
 

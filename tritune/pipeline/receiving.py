@@ -71,7 +71,7 @@ def home(sweep: Path | None, kernel: str | None) -> Home:
         raise TableError(
             f"`{about.short}` has no tritune line, so it reads no lockfile",
             where=f"{about.file}:{about.line}",
-            hint=f"`tritune init {kernel}` says which line to add",
+            hint=_without_line(about, kernel),
         )
     receiver = Receiver(
         kernel=about.name,
@@ -82,6 +82,14 @@ def home(sweep: Path | None, kernel: str | None) -> Home:
         all_tensors=about.like,
     )
     return Home(receiver=receiver, lockfile=Path(about.lockfile), reference=(kernel, None))
+
+
+def _without_line(about: subjects.Subject, kernel: str) -> str:
+    line = f"`tritune init {kernel}` says which line to add"
+    if about.kind != subjects.AUTOTUNED:
+        return line
+    swept = "--sweep FILE is for a kernel that nobody decorated: the sweep file of an op"
+    return swept if about.is_installed else f"{line}; {swept}"
 
 
 def _of_sweep(path: Path, kernel: str | None) -> Home:

@@ -6,8 +6,10 @@ it by themselves, others are passed on; its exit code is the answer.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -65,6 +67,7 @@ def trace(command: Sequence[str], options: TraceOptions) -> Traced:
     """
     logs = options.output / "processes"
     if command:
+        _refuse_missing(command[0])
         _empty(logs, force=options.force)
     elif not logs.is_dir():
         raise SpecError("there is no trace in it", where=str(options.output), hint=_USAGE)
@@ -73,6 +76,13 @@ def trace(command: Sequence[str], options: TraceOptions) -> Traced:
 
 
 _USAGE = "tritune trace -- python train.py writes one"
+
+
+def _refuse_missing(program: str) -> None:
+    """Before the trace that is there goes for one that cannot begin."""
+    if shutil.which(program) is None:
+        error = errno.EACCES if Path(program).exists() else errno.ENOENT
+        raise SpecError(f"it cannot be run: {os.strerror(error)}", where=program)
 
 
 def _empty(logs: Path, *, force: bool) -> None:

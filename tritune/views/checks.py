@@ -12,11 +12,18 @@ from tritune.views import json_view
 from tritune.views.page import line, page
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tritune.check import Finding, Status
 
 
-def findings_page(findings: Sequence[Finding], failing: Collection[Status]) -> Group:
-    """Every entry that fails the check with its place, others by kind, then the counts."""
+def findings_page(
+    findings: Sequence[Finding], failing: Collection[Status], files: Sequence[Path] = ()
+) -> Group:
+    """Every entry that fails the check with its place, others by kind, then the counts.
+
+    *files* are the sweep files that were named, and not those of the project.
+    """
     lines = [
         line(
             f"{one.file}:{one.line}: {one.status.value}: {said}",
@@ -25,7 +32,7 @@ def findings_page(findings: Sequence[Finding], failing: Collection[Status]) -> G
         for one, said in _told(findings, failing)
     ]
     fails = any(one.status in failing for one in findings)
-    hint = "next: on such a GPU, tritune sweep --stale"
+    hint = " ".join(["next: on such a GPU, tritune sweep --stale", *map(str, files)])
     return page(*lines, line(_counts(findings, failing)), line(hint, "dim") if fails else None)
 
 
