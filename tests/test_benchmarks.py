@@ -333,7 +333,8 @@ def test_a_step_that_fails_is_told_and_the_others_are_done(tmp_path, monkeypatch
 
     counts = {"nominal": 9, "problems": 2, "effective": 7, "rejected": {"too much": 2}}
     monkeypatch.setattr(bench_others, "step", step)
-    monkeypatch.setattr(bench_others, "swept", lambda file: {"kernels": {"a.b:k": counts}})
+    swept = {"seconds": 9.0, "kernels": {"a.b:k": counts}}
+    monkeypatch.setattr(bench_others, "swept", lambda file: swept)
     monkeypatch.setattr(bench_others.importlib.util, "find_spec", lambda name: name)
     arguments = ["--only", "norm", "--folder", str(tmp_path), "--json", str(tmp_path / "out")]
 
@@ -341,7 +342,13 @@ def test_a_step_that_fails_is_told_and_the_others_are_done(tmp_path, monkeypatch
 
     said = capsys.readouterr().out.splitlines()
     assert code == 1
-    assert said[-5:] == [
+    assert said == [
+        "norm: sweep 9.00 s",
+        "norm: own T=4096 D=128 dtype=bfloat16 2.50 s k 1.500",
+        "norm: served T=4096 D=128 dtype=bfloat16 failed",
+        "out of memory",
+        "norm: own T=131072 D=128 dtype=bfloat16 2.50 s k 1.500",
+        "norm: served T=131072 D=128 dtype=bfloat16 2.50 s",
         "== norm",
         "T=4096 D=128 dtype=bfloat16: first call own 2.50 s, served failed; error nan, NOT RIGHT",
         "T=131072 D=128 dtype=bfloat16: first call own 2.50 s, served 2.50 s; error 1.0e-03, right",

@@ -340,13 +340,14 @@ def measure(
     row: dict[str, Any] = {"name": name, "problems": problems, "failed": {}}
 
     def tried(what: str, ask: Callable[[], dict[str, Any]]) -> dict[str, Any] | None:
-        print(f"{name}: {what}", flush=True)
         try:
-            return ask()
+            found = ask()
         except Exception as error:  # noqa: BLE001  # told, and the others go on
             row["failed"][what] = str(error)
             print(f"{name}: {what} failed\n{error}", flush=True)
             return None
+        print(f"{name}: {what} {seconds(found)}", *ratios(found), flush=True)
+        return found
 
     row["sweep"] = tried("sweep", lambda: swept(file)) if "sweep" in steps else None
     for index, one in enumerate(problems):
@@ -407,6 +408,13 @@ def _line(
         f"{kernel:52} {known['nominal']:>7} {known['effective']:>5} {rejected:>9}  "
         + " · ".join(pairs)
     )
+
+
+def ratios(found: Mapping[str, Any]) -> Iterator[str]:
+    """What its own picks take over ours, a kernel, where a step timed both."""
+    for kernel, one in found.get("kernels", {}).items():
+        if "own" in one:
+            yield f"{kernel.rpartition(':')[2]} {one['own'] / one['tuned']:.3f}"
 
 
 def seconds(found: Mapping[str, Any] | None) -> str:
