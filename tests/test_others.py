@@ -806,3 +806,57 @@ def test_torch_compile_is_left_the_locked_config_and_at_a_miss_what_their_prune_
         "[{'BLOCK': 128, 'EVEN': False}, {'BLOCK': 256, 'EVEN': False}, "
         "{'BLOCK': 512, 'EVEN': False}] [(5, 1, 1), (3, 1, 1), (2, 1, 1)]\n"
     ), said.stderr
+
+
+# --- what another tool found --------------------------------------------------------------
+
+TUNED = "import triton\n\nBEST = triton.Config({{'B': {block}}}, num_warps={warps}, num_stages=7)\n"
+
+
+def imported(at: Path, *, block: int = 64, warps: int = 16) -> tuple[int, str]:
+    """The exit code and the whole of stderr, once `BEST` is given to the kernel of a sweep file."""
+    (at.parent / "best.py").write_text(TUNED.format(block=block, warps=warps), encoding="utf-8")
+    told = ("-m", "tritune", "import", "best.py:BEST", "--sweep", at.name, "--device", "H200")
+    said = python(*told, at=at)
+    return said.returncode, said.stderr
+
+
+def unlisted(config: str, why: str) -> str:
+    return (
+        f"error: best.py:BEST: nothing says that `total_kernel` is right with {config}: {why}\n\n"
+        "hint: put it into `space:` of sweep.yaml, with `constraints:` that say what is valid; "
+        "a config that nobody listed may write out of bounds\n"
+    )
+
+
+def test_a_config_that_the_author_does_not_list_is_not_taken_in(tmp_path, jobs):
+    [job] = jobs(TOTAL)
+    before = locked(job, B=128).read_bytes()
+
+    code, said = imported(tmp_path / "mine/sweep.yaml")
+
+    why = "not of the 2 configs of its author"
+    assert (code, said) == (2, unlisted("B=64 num_stages=7 num_warps=16", why))
+    assert Path(job.info.lockfile).read_bytes() == before
+
+
+def test_of_a_space_with_constraints_what_they_admit_is_taken_in(tmp_path):
+    space = "space: {B: [64, 256, 2048], num_warps: [16], num_stages: [7]}\n"
+    at = project(tmp_path, f"{TOTAL}{space}constraints: [B <= n]\n")
+
+    taken, (code, said) = imported(at, block=256), imported(at, block=2048)
+
+    why = "not of the 2 configs of its author, and not admitted by its sweep file"
+    assert taken[0] == 0
+    assert (code, said) == (2, unlisted("B=2048 num_stages=7 num_warps=16", why))
+
+
+def test_a_config_of_the_authors_list_is_taken_in(tmp_path):
+    at = project(tmp_path, TOTAL)
+
+    (tmp_path / "mine/best.py").write_text(
+        "import triton\n\nBEST = triton.Config({'B': 128}, num_warps=4)\n", encoding="utf-8"
+    )
+    told = ("-m", "tritune", "import", "best.py:BEST", "--sweep", at.name, "--device", "H200")
+
+    assert python(*told, at=at).returncode == 0
