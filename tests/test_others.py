@@ -682,6 +682,20 @@ def test_an_op_of_kernels_with_no_autotuner_is_told_which_they_are(tmp_path):
     )
 
 
+@pytest.mark.parametrize("named", ["", "kernel: theirs:scale_forward\n"])
+def test_axes_that_a_problem_function_does_not_take_are_told_before_the_op_is_run(tmp_path, named):
+    rows = "problem: problems.py:scale_problem\nshapes: [{M: 8, N: 8, dtpye: float32}, {M: 8}]\n"
+    at = project(tmp_path, f"targets: [H200]\n{named}{rows}")
+    line = 3 + bool(named)
+
+    assert refused(at) == (
+        f"error: sweep.yaml:{line}:23: shapes[0].dtpye: `dtpye` is not a parameter of the problem "
+        "`scale_problem` hint: did you mean `dtype`? "
+        f"error: sweep.yaml:{line}:40: shapes[1]: the problem `scale_problem` needs `N` "
+        "hint: add N: ..."
+    )
+
+
 def test_a_named_kernel_that_the_op_does_not_launch_is_an_error(tmp_path):
     at = project(tmp_path, f"kernel: theirs:total_kernel\n{SCALE}")
 
