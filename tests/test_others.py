@@ -696,6 +696,29 @@ def test_axes_that_a_problem_function_does_not_take_are_told_before_the_op_is_ru
     )
 
 
+def test_a_slip_in_a_dtype_is_told_at_its_row(tmp_path):
+    at = project(tmp_path, SCALE.replace("N: [256, 1024]", "N: 256, dtype: bf17"))
+
+    assert refused(at) == (
+        "error: sweep.yaml:3:33: shapes[0].dtype: `bf17` is no dtype of torch's "
+        "hint: did you mean `bfloat16`?"
+    )
+
+
+def test_a_problem_function_that_raises_is_told_in_a_line_with_its_place(tmp_path):
+    at = project(tmp_path, TOTAL.replace("{n: 1000}", "{n: fp16}"))
+    place = (tmp_path / "mine/problems.py").read_text().splitlines().index("def total_problem(n):")
+
+    said = refused(at)
+
+    assert said.startswith(
+        f"error: {tmp_path / 'mine/problems.py'}:{place + 2}: the problem n=fp16 cannot be run: "
+        "TypeError: "
+    )
+    assert said.endswith(" hint: `fp16` is text; torch calls it `float16`")
+    assert "*" not in said
+
+
 def test_a_named_kernel_that_the_op_does_not_launch_is_an_error(tmp_path):
     at = project(tmp_path, f"kernel: theirs:total_kernel\n{SCALE}")
 

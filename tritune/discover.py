@@ -12,11 +12,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from unittest import mock
 
-from tritune import adopt, contract, launches, load, runtime, space
+from tritune import adopt, blame, contract, dtypenames, launches, load, runtime, space
 from tritune.adopted import Adopted
 from tritune.device import fakes
 from tritune.device.stages import StandIn, gpu_target
-from tritune.errors import KernelError
+from tritune.errors import KernelError, TrituneError, line_of
 from tritune.load import Loaded
 from tritune.model import Config, KernelInfo, Problem, Sweep, Target, Value
 
@@ -121,11 +121,24 @@ def _watch(
                     _launches(run, seen)
             except fakes.reads_values():
                 continue
+            except TrituneError:
+                raise
+            except Exception as error:
+                raise _failed(one, problem, error) from error
         if not seen and not values:  # a custom op may launch nothing on fake tensors
             continue
         for launch in seen:
             found.setdefault(launch.kernel.name, _Found(launch.kernel)).add(problem, launch)
         return
+
+
+def _failed(one: Loaded, problem: Problem, error: Exception) -> KernelError:
+    """What the problem function or the op raised: mostly for the values of one row."""
+    return KernelError(
+        f"the problem {problem} cannot be run: {line_of(error)}",
+        where=blame.line(error) or contract.place_of(one.problem),
+        hint=dtypenames.told(value for _, value in problem.axes),
+    )
 
 
 def _launches(run: Callable[[], Any], seen: list[_Launch]) -> None:
