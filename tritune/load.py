@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
 
-from tritune import adopt, contract, switches
+from tritune import adopt, blame, contract, switches
 from tritune.adopted import Adopted
 from tritune.errors import KernelError
 from tritune.identity import problem_digest, source_digest
@@ -90,6 +90,7 @@ def describe(loaded: Loaded) -> KernelInfo:
         source=source_digest(kernel),
         problem_source=problem_digest(loaded.problem),
         foreign=loaded.is_foreign,
+        installed=blame.is_installed(function.file),
         notes=tuple(getattr(kernel, "notes", ())),
     )
 
