@@ -20,6 +20,7 @@ from tritune.errors import KernelError
 from tritune.identity import problem_digest, source_digest
 from tritune.model import LOCKFILE, Config, KernelInfo, Value
 from tritune.modules import FILE_HINT, import_reference
+from tritune.references import few
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,9 +248,14 @@ def _suggestion(name: str, kinds: str, module: ModuleType, wanted: Callable[[obj
 
 
 def names_in(module: ModuleType, kinds: str, wanted: Callable[[object], bool]) -> str:
-    """What a module has of a kind, as a hint says it."""
-    names = ", ".join(f"`{name}`" for name in _names(module, wanted))
-    return f"its {kinds}: {names}" if names else f"it has no {kinds}"
+    """What a module has of a kind, as a hint says it; of functions, those it defines itself."""
+    names = [name for name in _names(module, wanted) if _is_own(module, name)]
+    return f"its {kinds}: {few(names)}" if names else f"it has no {kinds}"
+
+
+def _is_own(module: ModuleType, name: str) -> bool:
+    thing = getattr(module, name)
+    return not inspect.isfunction(thing) or thing.__module__ == module.__name__
 
 
 def _names(module: ModuleType, wanted: Callable[[object], bool]) -> list[str]:
