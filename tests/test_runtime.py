@@ -1213,6 +1213,24 @@ def test_with_no_gpu_a_key_that_no_device_has_is_the_miss_that_is_an_error(tmp_p
     )
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"run": 3}, "run of a Problem is int, not a function"),
+        ({"run": print, "reference": [3]}, "reference of a Problem is list, not a function"),
+    ],
+)
+def test_a_problem_refuses_at_once_what_cannot_be_called(given, said):
+    line = inspect.currentframe().f_lineno + 2
+    with pytest.raises(KernelError) as caught:
+        tritune.Problem(**given)
+
+    assert str(caught.value) == (
+        f"{HERE}:{line}: {said}\n"
+        "hint: write tritune.Problem(lambda: op(...), reference=lambda: ...)"
+    )
+
+
 def test_a_damaged_lockfile_is_one_warning_and_the_default(tmp_path, gpu, caplog):
     gpu()
     file = locked(tmp_path / "t.lock", SHAPES)
