@@ -1239,7 +1239,7 @@ def test_a_damaged_lockfile_is_one_warning_and_the_default(tmp_path, gpu, caplog
     assert (ran(jitted(file), 64), ran(jitted(file), 256)) == (16, 16)
     assert caplog.messages == [
         (
-            "the lockfile is damaged, so kernels run their defaults: "
+            "the lockfile is damaged, so kernels run as if nothing were locked: "
             f"{file}:18: is cut off here\n"
             "hint: restore it from git, or delete the file and sweep again"
         )
@@ -1265,7 +1265,8 @@ def test_damage_in_its_own_entries_is_said_when_a_kernel_is_imported(tmp_path, c
 
     assert caplog.messages == [
         (
-            "the lockfile is damaged, so `test_runtime:jitted.<locals>.fill` runs its default: "
+            "the lockfile is damaged, so `test_runtime:jitted.<locals>.fill` runs as if nothing "
+            "were locked: "
             f"{file}:14: kernels.test_runtime:jitted.<locals>.fill.H100.n=256 FLAG=True x=f32."
             "config.B: expected a value, got [128]\n"
             "hint: restore it from git, or delete the file and sweep again"
