@@ -296,10 +296,12 @@ def test_of_the_functions_of_a_module_a_few_are_listed_that_it_defines(
     child: Worker, tmp_path: Path
 ):
     text = "".join(f"def make_{n}(n):\n    pass\n" for n in range(8))
-    path = written(tmp_path / "ops.py", f"from os.path import join, split\n{text}made = len\n")
+    path = written(
+        tmp_path / "ops.py", f"from os.path import join\ndef _own(): pass\n{text}made = len\n"
+    )
 
     few = ", ".join(f"`make_{n}`" for n in range(6))
-    listed = f"its functions: {few} and 2 more"
+    listed = f"its functions: {few} and 3 more"
     assert mistake(child, None, "ops:made") == (
         f"{path}: `made` is a builtin_function_or_method, not a problem function\nhint: {listed}"
     )
