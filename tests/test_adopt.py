@@ -25,7 +25,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 import tritune
 from test_runtime import FakeDriver, locked
-from tritune import adopt, adopted, contract, installing
+from tritune import adopt, adopted, contract, installing, lock
 from tritune.errors import KernelError, LockError
 
 HERE = "test_adopt"
@@ -827,8 +827,31 @@ def test_a_damaged_lockfile_is_said_and_kernels_run_as_before(tmp_path, caplog, 
     tritune.install(path)
 
     assert (ran(fill()), benchmarks()) == (64, 3)
-    assert len(caplog.messages) == 1
-    assert "the lockfile is damaged" in caplog.messages[0]
+    assert caplog.messages == [
+        (
+            "the lockfile is damaged, so kernels run as if nothing were locked: "
+            f"{path}:1: is cut off here\n"
+            "hint: restore it from git, or delete the file and sweep again"
+        )
+    ]
+
+
+def test_bytes_that_are_no_text_are_told_as_every_command_tells_them(tmp_path, caplog):
+    path = tmp_path / "t.lock"
+    path.write_bytes(b'{"tritune": 1, "\xff')
+
+    tritune.install(path)
+
+    with pytest.raises(LockError) as caught:
+        lock.read(path)
+    told = (
+        f"{path}: is not UTF-8 at byte 16\n"
+        "hint: restore it from git, or delete the file and sweep again"
+    )
+    assert str(caught.value) == told
+    assert caplog.messages == [
+        f"the lockfile is damaged, so kernels run as if nothing were locked: {told}"
+    ]
 
 
 DAMAGED = """
@@ -862,7 +885,8 @@ def test_a_damaged_lockfile_is_said_when_it_is_installed_and_triton_is_not_impor
     raised = f"LockError {what}\n{hint}\n" if miss == "error" else ""
     assert done.stdout == f"{raised}False\n"
     assert done.stderr == (
-        f"WARNING the lockfile is damaged, so kernels run their defaults: {what}\n{hint}\n"
+        "WARNING the lockfile is damaged, so kernels run as if nothing were locked: "
+        f"{what}\n{hint}\n"
     )
 
 

@@ -35,6 +35,8 @@ def told(row: str) -> str:
     ("text", "meant"),
     [
         ("fp61", "float16"),
+        ("bf17", "bfloat16"),
+        ("bf61", "bfloat16"),
         ("flaot16", "float16"),
         ("float61", "float16"),
         ("bflaot16", "bfloat16"),
@@ -62,7 +64,8 @@ def test_on_an_axis_with_a_dtype_of_torchs_another_spelling_is_a_mistake_too():
         "n: 1, dtype: [float16, half, bool, uint4, mxfp4]",
         "n: 1, dtype: fp16",  # its problem function may have a table of its own
         "n: 1, in_dtype: [fp8_w8a8, w4a16, int4, tf32x3, auto]",
-        "n: 1, mode: [fp61, shrot]",
+        "n: 1, dtype: [fp17, bf8]",  # near to two, or to none
+        "n: 1, mode: [fp61, bf17, shrot]",
         "n: 1, dtype: [float16, mixed]",
     ],
 )

@@ -235,6 +235,45 @@ def test_nothing_of_ours_is_put_into_an_installed_package(monkeypatch, folder):
     assert "@tritune.kernel" not in result.output
 
 
+FLAGS = """
+import triton
+import triton.language as tl
+
+
+@triton.autotune([triton.Config({"B": 64})], key=["n", "EVEN", "MASKED", "SPLIT", "FAST"])
+@triton.jit
+def flags(
+    x, n, B: tl.constexpr, EVEN: tl.constexpr, MASKED: tl.constexpr, SPLIT: tl.constexpr,
+    FAST: tl.constexpr = False,
+):
+    if not EVEN and n > 0:
+        tl.store(x + tl.arange(0, B), 1.0 if MASKED else 0.0)
+    if SPLIT:
+        tl.store(x + n // SPLIT, 2.0)
+"""
+
+
+def test_constants_that_are_true_or_false_are_offered_so():
+    Path("flagged.py").write_text(FLAGS, encoding="utf-8")
+
+    assert run("init", "flagged.py:flags").exit_code == 0
+
+    text = Path("sweeps/flags.yaml").read_text(encoding="utf-8")
+    assert text[text.index("shapes:") :].splitlines() == [
+        "shapes:",
+        "  - n:  # FILL IN: one value, or [1, 64, 4096]",
+        "    EVEN:  # FILL IN: one value, or [true, false]",
+        "    MASKED:  # FILL IN: one value, or [true, false]",
+        "    SPLIT:  # FILL IN: one value, or [1, 64, 4096]",
+        "    FAST:  # FILL IN: one value, or [true, false]",
+        "    dtype: float16  # or a list: [float16, bfloat16]",
+        "",
+        "# Small problems, with sizes that no block divides: Triton's interpreter runs them.",
+        "# smoke:",
+        "#   - {n: 100, EVEN: true, MASKED: true, SPLIT: 100, FAST: true, dtype: float16}",
+    ]
+
+
 def test_a_kernel_under_two_names_is_called_by_the_one_that_is_given():
     Path("ops.py").write_text(f"{OPS}\n\nalias = bare\n", encoding="utf-8")
 

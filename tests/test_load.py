@@ -292,6 +292,24 @@ def test_a_function_that_is_no_problem_is_said(child: Worker, tmp_path: Path):
     )
 
 
+def test_of_the_functions_of_a_module_a_few_are_listed_that_it_defines(
+    child: Worker, tmp_path: Path
+):
+    text = "".join(f"def make_{n}(n):\n    pass\n" for n in range(8))
+    path = written(
+        tmp_path / "ops.py", f"from os.path import join\ndef _own(): pass\n{text}made = len\n"
+    )
+
+    few = ", ".join(f"`make_{n}`" for n in range(6))
+    listed = f"its functions: {few} and 3 more"
+    assert mistake(child, None, "ops:made") == (
+        f"{path}: `made` is a builtin_function_or_method, not a problem function\nhint: {listed}"
+    )
+    assert mistake(child, None, "ops:maek_3") == (
+        f"{path}: it has no `maek_3`\nhint: did you mean `make_3`? {listed}"
+    )
+
+
 def test_a_package_hidden_by_another_is_said(child: Worker, tmp_path: Path):
     written(tmp_path / "json" / "__init__.py", "")
     path = written(tmp_path / "json" / "ops.py")

@@ -682,6 +682,43 @@ def test_an_op_of_kernels_with_no_autotuner_is_told_which_they_are(tmp_path):
     )
 
 
+@pytest.mark.parametrize("named", ["", "kernel: theirs:scale_forward\n"])
+def test_axes_that_a_problem_function_does_not_take_are_told_before_the_op_is_run(tmp_path, named):
+    rows = "problem: problems.py:scale_problem\nshapes: [{M: 8, N: 8, dtpye: float32}, {M: 8}]\n"
+    at = project(tmp_path, f"targets: [H200]\n{named}{rows}")
+    line = 3 + bool(named)
+
+    assert refused(at) == (
+        f"error: sweep.yaml:{line}:23: shapes[0].dtpye: `dtpye` is not a parameter of the problem "
+        "`scale_problem` hint: did you mean `dtype`? "
+        f"error: sweep.yaml:{line}:40: shapes[1]: the problem `scale_problem` needs `N` "
+        "hint: add N: ..."
+    )
+
+
+def test_a_slip_in_a_dtype_is_told_at_its_row(tmp_path):
+    at = project(tmp_path, SCALE.replace("N: [256, 1024]", "N: 256, dtype: bf17"))
+
+    assert refused(at) == (
+        "error: sweep.yaml:3:33: shapes[0].dtype: `bf17` is no dtype of torch's "
+        "hint: did you mean `bfloat16`?"
+    )
+
+
+def test_a_problem_function_that_raises_is_told_in_a_line_with_its_place(tmp_path):
+    at = project(tmp_path, TOTAL.replace("{n: 1000}", "{n: fp16}"))
+    place = (tmp_path / "mine/problems.py").read_text().splitlines().index("def total_problem(n):")
+
+    said = refused(at)
+
+    assert said.startswith(
+        f"error: {tmp_path / 'mine/problems.py'}:{place + 2}: the problem n=fp16 cannot be run: "
+        "TypeError: "
+    )
+    assert said.endswith(" hint: `fp16` is text; torch calls it `float16`")
+    assert "*" not in said
+
+
 def test_a_named_kernel_that_the_op_does_not_launch_is_an_error(tmp_path):
     at = project(tmp_path, f"kernel: theirs:total_kernel\n{SCALE}")
 
@@ -806,3 +843,57 @@ def test_torch_compile_is_left_the_locked_config_and_at_a_miss_what_their_prune_
         "[{'BLOCK': 128, 'EVEN': False}, {'BLOCK': 256, 'EVEN': False}, "
         "{'BLOCK': 512, 'EVEN': False}] [(5, 1, 1), (3, 1, 1), (2, 1, 1)]\n"
     ), said.stderr
+
+
+# --- what another tool found --------------------------------------------------------------
+
+TUNED = "import triton\n\nBEST = triton.Config({{'B': {block}}}, num_warps={warps}, num_stages=7)\n"
+
+
+def imported(at: Path, *, block: int = 64, warps: int = 16) -> tuple[int, str]:
+    """The exit code and the whole of stderr, once `BEST` is given to the kernel of a sweep file."""
+    (at.parent / "best.py").write_text(TUNED.format(block=block, warps=warps), encoding="utf-8")
+    told = ("-m", "tritune", "import", "best.py:BEST", "--sweep", at.name, "--device", "H200")
+    said = python(*told, at=at)
+    return said.returncode, said.stderr
+
+
+def unlisted(config: str, why: str) -> str:
+    return (
+        f"error: best.py:BEST: nothing says that `total_kernel` is right with {config}: {why}\n\n"
+        "hint: put it into `space:` of sweep.yaml, with `constraints:` that say what is valid; "
+        "a config that nobody listed may write out of bounds\n"
+    )
+
+
+def test_a_config_that_the_author_does_not_list_is_not_taken_in(tmp_path, jobs):
+    [job] = jobs(TOTAL)
+    before = locked(job, B=128).read_bytes()
+
+    code, said = imported(tmp_path / "mine/sweep.yaml")
+
+    why = "not of the 2 configs of its author"
+    assert (code, said) == (2, unlisted("B=64 num_stages=7 num_warps=16", why))
+    assert Path(job.info.lockfile).read_bytes() == before
+
+
+def test_of_a_space_with_constraints_what_they_admit_is_taken_in(tmp_path):
+    space = "space: {B: [64, 256, 2048], num_warps: [16], num_stages: [7]}\n"
+    at = project(tmp_path, f"{TOTAL}{space}constraints: [B <= n]\n")
+
+    taken, (code, said) = imported(at, block=256), imported(at, block=2048)
+
+    why = "not of the 2 configs of its author, and not admitted by its sweep file"
+    assert taken[0] == 0
+    assert (code, said) == (2, unlisted("B=2048 num_stages=7 num_warps=16", why))
+
+
+def test_a_config_of_the_authors_list_is_taken_in(tmp_path):
+    at = project(tmp_path, TOTAL)
+
+    (tmp_path / "mine/best.py").write_text(
+        "import triton\n\nBEST = triton.Config({'B': 128}, num_warps=4)\n", encoding="utf-8"
+    )
+    told = ("-m", "tritune", "import", "best.py:BEST", "--sweep", at.name, "--device", "H200")
+
+    assert python(*told, at=at).returncode == 0

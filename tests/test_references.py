@@ -82,6 +82,20 @@ def test_what_cannot_be_right_is_told_without_an_import(tmp_path, reference, sai
     assert str(caught.value) == said.format(tmp_path)
 
 
+def test_of_a_file_with_many_functions_a_few_are_listed(tmp_path):
+    text = "".join(f"def make_{n}(n): pass\n" for n in range(8))
+    Path("many.py").write_text(f"from helpers import other\n{text}", encoding="utf-8")
+
+    with pytest.raises(KernelError) as caught:
+        references.refuse("many.py:maek_3", "functions")
+
+    few = ", ".join(f"`make_{n}`" for n in range(6))
+    assert str(caught.value) == (
+        f"{tmp_path}/many.py: it has no `maek_3`\n"
+        f"hint: did you mean `make_3`? its functions: {few} and 2 more"
+    )
+
+
 @pytest.mark.parametrize("name", ["first", "renamed", "renamed.inner", "triton"])
 def test_what_the_code_binds_is_left_to_its_import(name):
     references.refuse(f"ops.py:{name}", "Triton kernels")

@@ -1213,6 +1213,24 @@ def test_with_no_gpu_a_key_that_no_device_has_is_the_miss_that_is_an_error(tmp_p
     )
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"run": 3}, "run of a Problem is int, not a function"),
+        ({"run": print, "reference": [3]}, "reference of a Problem is list, not a function"),
+    ],
+)
+def test_a_problem_refuses_at_once_what_cannot_be_called(given, said):
+    line = inspect.currentframe().f_lineno + 2
+    with pytest.raises(KernelError) as caught:
+        tritune.Problem(**given)
+
+    assert str(caught.value) == (
+        f"{HERE}:{line}: {said}\n"
+        "hint: write tritune.Problem(lambda: op(...), reference=lambda: ...)"
+    )
+
+
 def test_a_damaged_lockfile_is_one_warning_and_the_default(tmp_path, gpu, caplog):
     gpu()
     file = locked(tmp_path / "t.lock", SHAPES)
@@ -1221,7 +1239,7 @@ def test_a_damaged_lockfile_is_one_warning_and_the_default(tmp_path, gpu, caplog
     assert (ran(jitted(file), 64), ran(jitted(file), 256)) == (16, 16)
     assert caplog.messages == [
         (
-            "the lockfile is damaged, so kernels run their defaults: "
+            "the lockfile is damaged, so kernels run as if nothing were locked: "
             f"{file}:18: is cut off here\n"
             "hint: restore it from git, or delete the file and sweep again"
         )
@@ -1247,7 +1265,8 @@ def test_damage_in_its_own_entries_is_said_when_a_kernel_is_imported(tmp_path, c
 
     assert caplog.messages == [
         (
-            "the lockfile is damaged, so `test_runtime:jitted.<locals>.fill` runs its default: "
+            "the lockfile is damaged, so `test_runtime:jitted.<locals>.fill` runs as if nothing "
+            "were locked: "
             f"{file}:14: kernels.test_runtime:jitted.<locals>.fill.H100.n=256 FLAG=True x=f32."
             "config.B: expected a value, got [128]\n"
             "hint: restore it from git, or delete the file and sweep again"

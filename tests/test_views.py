@@ -287,6 +287,52 @@ def test_after_a_total_failure_a_sweep_offers_what_helps_and_no_compile(reason, 
     assert text.splitlines()[-1] == f"next: {said}, then tritune sweep sweeps/matmul.yaml"
 
 
+def failed(name: str, *, installed: bool, reason: Reason = Reason.WRONG) -> Report:
+    kernel = replace(info(f"theirs:{name}"), installed=installed, problem="mine.py:mlp_problem")
+    return report(
+        kernel=kernel,
+        winners=(),
+        work=(work(problem()),),
+        outcomes=(rejected(reason=reason),),
+        unsolved=(problem(),),
+        locked=False,
+        gpu_s=1.0,
+    )
+
+
+@pytest.mark.parametrize(
+    ("reports", "cure"),
+    [
+        (
+            [failed(name, installed=True) for name in ("up", "gate", "down")],
+            "mend the problem function mlp_problem",
+        ),
+        (
+            [failed("up", installed=True), failed("gate", installed=False)],
+            "mend gate or its problem function",
+        ),
+        (
+            [failed(name, installed=False) for name in ("up", "gate")],
+            "mend up, gate or their problem function",
+        ),
+        (
+            [failed("up", installed=True, reason=Reason.SHARED), failed("gate", installed=True)],
+            (
+                "give other values in the space of sweeps/matmul.yaml and "
+                "mend the problem function mlp_problem"
+            ),
+        ),
+    ],
+)
+def test_after_a_total_failure_a_file_of_several_kernels_has_one_cure_for_what_is_the_readers(
+    reports, cure
+):
+    assert shown(*reports).splitlines()[-1] == (
+        f"next: why none: tritune show rejected sweeps/matmul.yaml · {cure}, then tritune sweep "
+        "sweeps/matmul.yaml"
+    )
+
+
 def test_a_problem_with_no_valid_config_is_listed_with_its_reasons_counted():
     lost = problem(1, 2, 3)
     out = (rejected(lost), rejected(lost), rejected(lost, reason=Reason.WRONG), rejected())

@@ -68,7 +68,9 @@ def find_launches(
     seen: dict[Candidate, Launches | Rejected] = {}
     for index, answer in pool.run(lowering.facts, tasks, FACTS_LIMIT_S):
         problem, configs = tasks[index]
-        done = _value(answer, f"the problem {problem}", _no_dtypes(problem))
+        done = _value(
+            answer, f"the problem {problem}", dtypenames.told(dict(problem.axes).values())
+        )
         work[problem] = done[0]
         seen.update({found.candidate: found for found in done[1]})
         advance(f"{problem}: {len(configs)} configs")
@@ -192,14 +194,6 @@ def outcome_of(
 def _full(answer: Raised | Died | TimedOut) -> str:
     trace = answer.traceback if isinstance(answer, Raised) else ""
     return "\n".join(text for text in (trace, answer.output) if text)
-
-
-def _no_dtypes(problem: Problem) -> str:
-    """What a reader should know of axes that look like dtypes, and reach the function as texts."""
-    texts = [text for _, text in problem.axes if isinstance(text, str)]
-    names = {t: dtypenames.meant(t) for t in texts if not dtypenames.is_torch(t)}
-    said = [f"`{text}` is text; torch calls it `{name}`" for text, name in names.items() if name]
-    return "; ".join(said)
 
 
 def _value(answer: Answer[T], what: str, hint: str = "") -> T:

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from unittest import mock
 
-from tritune import adopt, contract, launches, load, runtime
+from tritune import adopt, blame, contract, dtypenames, launches, load, runtime, space
 from tritune.adopted import Adopted
 from tritune.device import fakes
 from tritune.device.stages import StandIn, gpu_target
-from tritune.errors import KernelError
+from tritune.errors import KernelError, TrituneError, line_of
 from tritune.load import Loaded
-from tritune.model import Config, KernelInfo, Problem, Target, Value
+from tritune.model import Config, KernelInfo, Problem, Sweep, Target, Value
 
 
 @dataclass(frozen=True)
@@ -78,12 +78,10 @@ def open_op(kernel: str | None, problem: str | None, target: Target | None) -> t
         return load.load_all(kernel, problem)
 
 
-def describe(
-    loaded: tuple[Loaded, ...], problems: Sequence[Problem], target: Target
-) -> tuple[KernelInfo, ...]:
+def describe(loaded: tuple[Loaded, ...], sweep: Sweep, target: Target) -> tuple[KernelInfo, ...]:
     """The kernels of a sweep file, those that nobody decorated found by running the op."""
     infos = load.describe_all(loaded)
-    return discover(loaded, problems, target) if needs_op(infos) else infos
+    return discover(loaded, sweep, target) if needs_op(infos) else infos
 
 
 def needs_op(infos: Sequence[KernelInfo]) -> bool:
@@ -91,18 +89,18 @@ def needs_op(infos: Sequence[KernelInfo]) -> bool:
     return not infos or any(info.foreign for info in infos)
 
 
-def discover(
-    loaded: tuple[Loaded, ...], problems: Sequence[Problem], target: Target
-) -> tuple[KernelInfo, ...]:
+def discover(loaded: tuple[Loaded, ...], sweep: Sweep, target: Target) -> tuple[KernelInfo, ...]:
     """The kernels that nobody decorated among *loaded*; all of the op's, where none is named.
 
     Raises:
+        ManyMistakesError: its rows are not what the problem function takes.
         KernelError: there is nothing to tune.
     """
     [one] = loaded
+    space.check_axes(sweep, load.reference(one.problem), load.parameters(one.problem))
     found: dict[str, _Found] = {}
     past: dict[int, Any] = {}
-    for problem in problems:
+    for problem in (*sweep.problems, *sweep.smoke):
         _watch(one, problem, target, found, past)
     wanted = [found[name] for name in found if one.kernel is None or one.kernel.name == name]
     if not wanted:
@@ -123,11 +121,24 @@ def _watch(
                     _launches(run, seen)
             except fakes.reads_values():
                 continue
+            except TrituneError:
+                raise
+            except Exception as error:
+                raise _failed(one, problem, error) from error
         if not seen and not values:  # a custom op may launch nothing on fake tensors
             continue
         for launch in seen:
             found.setdefault(launch.kernel.name, _Found(launch.kernel)).add(problem, launch)
         return
+
+
+def _failed(one: Loaded, problem: Problem, error: Exception) -> KernelError:
+    """What the problem function or the op raised: mostly for the values of one row."""
+    return KernelError(
+        f"the problem {problem} cannot be run: {line_of(error)}",
+        where=blame.line(error) or contract.place_of(one.problem),
+        hint=dtypenames.told(value for _, value in problem.axes),
+    )
 
 
 def _launches(run: Callable[[], Any], seen: list[_Launch]) -> None:

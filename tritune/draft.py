@@ -56,7 +56,7 @@ def sweep_text(subject: Subject, places: Places, target: str) -> str:
             "",
             "# Small problems, with sizes that no block divides: Triton's interpreter runs them.",
             "# smoke:",
-            f"#   - {{{', '.join(_example(name) for name in _axes(subject))}}}",
+            f"#   - {{{', '.join(_example(name, subject) for name in _axes(subject))}}}",
             "",
         ]
     )
@@ -147,7 +147,8 @@ def _shapes(subject: Subject) -> Iterator[str]:
     lead = "  - "
     for name in _axes(subject):
         known = "float16" if name in _DTYPES else ""
-        said = "or a list: [float16, bfloat16]" if known else f"{GAP}: one value, or [1, 64, 4096]"
+        several = "[true, false]" if name in subject.truths else "[1, 64, 4096]"
+        said = "or a list: [float16, bfloat16]" if known else f"{GAP}: one value, or {several}"
         yield f"{lead}{name}: {known}  # {said}" if known else f"{lead}{name}:  # {said}"
         lead = "    "
     if optional := [name for name, has_default in subject.problem_params if has_default]:
@@ -172,8 +173,10 @@ def key_of(subject: Subject) -> list[str]:
     return [n for n in plain if _LIKE_SIZES.fullmatch(n) and not _LIKE_POINTERS.fullmatch(n)]
 
 
-def _example(name: str) -> str:
-    return f"{name}: float16" if name in _DTYPES else f"{name}: 100"
+def _example(name: str, subject: Subject) -> str:
+    if name in _DTYPES:
+        return f"{name}: float16"
+    return f"{name}: {'true' if name in subject.truths else 100}"
 
 
 def _yaml(value: Value) -> str:

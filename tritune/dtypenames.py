@@ -6,6 +6,8 @@ Torch itself is not imported: `tests/test_dtypenames.py` compares the names with
 from __future__ import annotations
 
 import difflib
+import re
+from collections.abc import Iterable, Sequence
 
 from tritune.model import DTYPES
 
@@ -60,12 +62,32 @@ def meant(text: str) -> str:
         return ""
     known = (*sorted(PLAIN), *ALIASES, *_OTHERS)
     swapped = [one for one in known if sorted(one) == sorted(name)]
-    close = swapped or difflib.get_close_matches(name, known, n=1, cutoff=_CLOSE)
+    close = (
+        swapped
+        or _one_digit_off(name, known)
+        or difflib.get_close_matches(name, known, n=1, cutoff=_CLOSE)
+    )
     near = [one for one in close if abs(len(one) - len(name)) <= 1]
     return ALIASES.get(near[0], near[0]) if near and near[0] not in _OTHERS else ""
+
+
+def _one_digit_off(name: str, known: Sequence[str]) -> list[str]:
+    """`bf16` for `bf17`; nothing where two would do, as `fp16` and `fp12` for `fp17`."""
+    floats = re.fullmatch(r"(b?float|b?fp|bf)\d\d", name)
+    near = [one for one in known if floats and one[:-2] == floats[1] and len(one) == len(name)]
+    close = [one for one in near if one[-2] == name[-2] or one[-1] == name[-1]]
+    return close if len(close) == 1 else []
 
 
 def is_typo(text: str) -> bool:
     """Whether nobody has a type of this name, while one is called almost so."""
     name = text.lower()
     return not is_torch(text) and name not in ALIASES and bool(meant(text))
+
+
+def told(values: Iterable[object]) -> str:
+    """What a reader should know of values that look like dtypes, and reach a function as texts."""
+    texts = [value for value in values if isinstance(value, str)]
+    names = {text: meant(text) for text in texts if not is_torch(text)}
+    said = [f"`{text}` is text; torch calls it `{name}`" for text, name in names.items() if name]
+    return "; ".join(said)

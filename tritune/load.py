@@ -14,12 +14,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
 
-from tritune import adopt, contract, switches
+from tritune import adopt, blame, contract, switches
 from tritune.adopted import Adopted
 from tritune.errors import KernelError
 from tritune.identity import problem_digest, source_digest
 from tritune.model import LOCKFILE, Config, KernelInfo, Value
 from tritune.modules import FILE_HINT, import_reference
+from tritune.references import few
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +91,7 @@ def describe(loaded: Loaded) -> KernelInfo:
         source=source_digest(kernel),
         problem_source=problem_digest(loaded.problem),
         foreign=loaded.is_foreign,
+        installed=blame.is_installed(function.file),
         notes=tuple(getattr(kernel, "notes", ())),
     )
 
@@ -246,9 +248,15 @@ def _suggestion(name: str, kinds: str, module: ModuleType, wanted: Callable[[obj
 
 
 def names_in(module: ModuleType, kinds: str, wanted: Callable[[object], bool]) -> str:
-    """What a module has of a kind, as a hint says it."""
-    names = ", ".join(f"`{name}`" for name in _names(module, wanted))
-    return f"its {kinds}: {names}" if names else f"it has no {kinds}"
+    """What a module has of a kind, as a hint says it; of functions, those it defines itself."""
+    own = [name for name in _names(module, wanted) if _is_own(module, name)]
+    names = sorted(own, key=lambda name: name.startswith("_"))  # those for others first
+    return f"its {kinds}: {few(names)}" if names else f"it has no {kinds}"
+
+
+def _is_own(module: ModuleType, name: str) -> bool:
+    thing = getattr(module, name)
+    return not inspect.isfunction(thing) or thing.__module__ == module.__name__
 
 
 def _names(module: ModuleType, wanted: Callable[[object], bool]) -> list[str]:

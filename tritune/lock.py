@@ -20,7 +20,8 @@ from tritune import places
 from tritune.devicelabels import with_device
 from tritune.errors import EnvironmentFaultError, LockError, TrituneError
 from tritune.lockrender import render, sort_entries
-from tritune.locktext import RESTORE, parse
+from tritune.lockscan import text_of
+from tritune.locktext import parse
 from tritune.model import DeviceIdentity, Entry, Evidence, Lock, LockedKey, Winner
 
 __all__ = ["merge_winners", "parse", "read", "read_as", "render", "update", "write"]
@@ -41,15 +42,12 @@ def read(path: Path | str) -> Lock:
 def read_as(path: Path, name: str) -> Lock:
     """The lockfile at *path*, which is there, called *name* in messages."""
     try:
-        text = path.read_bytes().decode("utf-8")
+        data = path.read_bytes()
     except FileNotFoundError:
         raise
-    except UnicodeDecodeError as error:
-        what = f"is not UTF-8 at byte {error.start}"
-        raise LockError(what, where=name, hint=RESTORE) from error
     except OSError as error:
         raise _cannot("read", path, error) from error
-    return parse(text, name)
+    return parse(text_of(data, name), name)
 
 
 def write(path: Path | str, lock: Lock) -> None:

@@ -15,6 +15,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tritune.errors import LockError
+from tritune.locktext import RESTORE
+
 Configs = dict[str, dict[str, Mapping[str, Any]]]
 """Device label -> key -> config."""
 Blocks = Mapping[str, tuple[int, int]]
@@ -60,6 +63,19 @@ class Scan:
             return json.JSONDecoder().raw_decode(rest.decode("ascii"))[0]
         except ValueError:
             return {}
+
+
+def text_of(data: bytes, path: str) -> str:
+    """The text of a lockfile.
+
+    Raises:
+        LockError: it is none.
+    """
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        what = f"is not UTF-8 at byte {error.start}"
+        raise LockError(what, where=path, hint=RESTORE) from error
 
 
 def scan(data: bytes) -> Scan | None:

@@ -128,7 +128,7 @@ class Lockfile:
             return self._outline(self.path.read_bytes())
         except (FileNotFoundError, NotADirectoryError):  # nothing swept yet; inside a zip
             return None
-        except (OSError, UnicodeDecodeError) as error:
+        except OSError as error:
             self._damaged(LockError(f"cannot be read: {error}", where=str(self.path)))
         except LockError as error:
             self._damaged(error)
@@ -144,7 +144,7 @@ class Lockfile:
         return self._whole(data)
 
     def _whole(self, data: bytes) -> locktext.Document:
-        return locktext.outline(data.decode("utf-8"), str(self.path))
+        return locktext.outline(lockscan.text_of(data, str(self.path)), str(self.path))
 
     def _section(self, kernel: str) -> lockscan.Configs:
         scan = self._scan  # another thread may read the whole meanwhile
@@ -154,7 +154,7 @@ class Lockfile:
         except LockError as error:
             # Of this kernel alone: what the others run must not hang on who was imported before.
             self._broken[kernel] = error
-            self._say_damaged(error, f"`{kernel}` runs its default")
+            self._say_damaged(error, f"`{kernel}` runs")
             return {}
 
     def _in_full(self, kernel: str) -> lockscan.Configs:
@@ -167,10 +167,11 @@ class Lockfile:
 
     def _damaged(self, error: LockError) -> None:
         self.error = error
-        self._say_damaged(error, "kernels run their defaults")
+        self._say_damaged(error, "kernels run")
 
     def _say_damaged(self, error: LockError, so: str) -> None:
-        logger.warning("the lockfile is damaged, so %s: %s", so, error)
+        # Its default, or, where nobody decorated it, what its own autotuner finds.
+        logger.warning("the lockfile is damaged, so %s as if nothing were locked: %s", so, error)
 
     def damage(self, kernel: str) -> LockError | None:
         """Why nothing of it is served to a kernel; None where it is as it should be."""

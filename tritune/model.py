@@ -255,6 +255,8 @@ class KernelInfo:
     """The same of its problem function, which reaches the op, its reference and other kernels."""
     foreign: bool = False
     """Nobody decorated it: it was found under `triton.autotune` inside the op."""
+    installed: bool = False
+    """It is of a package that somebody else wrote, whose files are left as they are."""
     keys: tuple[tuple[Problem, tuple[str, ...]], ...] = ()
     """What the op of each problem launches it under, where it is foreign."""
     foreseen: tuple[tuple[Problem, str, tuple[Config, ...]], ...] = ()

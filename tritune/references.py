@@ -11,13 +11,15 @@ import difflib
 import importlib.util
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib.machinery import PathFinder
 from pathlib import Path
 
 from tritune.errors import KernelError
 from tritune.modules import NO_MODULE_HINT, check_file, failure
 
+MOST_LISTED = 6
+"""Names that a hint lists."""
 _DYNAMIC = frozenset({"__getattr__", "exec", "globals", "locals", "setattr", "vars"})
 
 
@@ -44,6 +46,12 @@ def short(reference: str) -> str:
     return reference.rpartition(":")[2].rpartition(".")[2]
 
 
+def few(names: Sequence[str]) -> str:
+    """Names of a module as a hint lists them."""
+    more = f" and {len(names) - MOST_LISTED} more" if len(names) > MOST_LISTED else ""
+    return ", ".join(f"`{name}`" for name in names[:MOST_LISTED]) + more
+
+
 def _is_there(package: str) -> bool:
     try:
         found = importlib.util.find_spec(package)
@@ -68,8 +76,7 @@ def _refuse_name(path: Path, name: str, kinds: str) -> None:
     functions = [each for each in tree.body if isinstance(each, ast.FunctionDef)]
     likely = [each.name for each in functions if _is_likely(each, kinds)]
     near = difflib.get_close_matches(name, likely, n=1)
-    listed = ", ".join(f"`{one}`" for one in likely)
-    hint = f"its {kinds}: {listed}" if likely else f"it has no {kinds}"
+    hint = f"its {kinds}: {few(likely)}" if likely else f"it has no {kinds}"
     raise KernelError(
         f"it has no `{name}`" if name else "no name after the module",
         where=str(path),

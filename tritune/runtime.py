@@ -47,6 +47,13 @@ class Problem:
     """`kernel`: only the kernel's launches are timed; `op`: all that `run` does."""
 
     def __post_init__(self) -> None:
+        for name, given in (("run", self.run), ("reference", self.reference)):
+            if not callable(given) and (name == "run" or given is not None):
+                raise KernelError(
+                    f"{name} of a Problem is {type(given).__name__}, not a function",
+                    where=caller(),
+                    hint="write tritune.Problem(lambda: op(...), reference=lambda: ...)",
+                )
         if self.timed not in {"kernel", "op"}:
             raise KernelError(
                 f"timed={self.timed!r} of a Problem",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -160,9 +160,21 @@ def check_against(sweep: Sweep, info: KernelInfo) -> None:
     Raises:
         ManyMistakesError: every disagreement, by its place in the file.
     """
-    found = [*_space(sweep, info), *_problems(sweep, info), *_constraints(sweep, info)]
-    found += _beyond(sweep, info)
+    found = [*_space(sweep, info), *_constraints(sweep, info), *_beyond(sweep, info)]
+    found += _problems(sweep, info.problem, info.problem_params)
     if found:
+        raise ManyMistakesError(sorted(found, key=_position))
+
+
+def check_axes(sweep: Sweep, problem: str, params: Sequence[tuple[str, bool]]) -> None:
+    """Refuse rows that the problem function of these parameters cannot be called with.
+
+    Where only the op can tell which kernels it launches, it is asked before the op is run.
+
+    Raises:
+        ManyMistakesError: every disagreement, by its place in the file.
+    """
+    if found := [*_problems(sweep, problem, params)]:
         raise ManyMistakesError(sorted(found, key=_position))
 
 
@@ -223,10 +235,12 @@ def _rows(sweep: Sweep) -> Iterator[tuple[str, set[str]]]:
     yield from rows.items()
 
 
-def _problems(sweep: Sweep, info: KernelInfo) -> Iterator[SpecError]:
-    known = [name for name, _ in info.problem_params]
-    needed = [name for name, has_default in info.problem_params if not has_default]
-    function = info.problem.rpartition(":")[2]
+def _problems(
+    sweep: Sweep, problem: str, params: Sequence[tuple[str, bool]]
+) -> Iterator[SpecError]:
+    known = [name for name, _ in params]
+    needed = [name for name, has_default in params if not has_default]
+    function = problem.rpartition(":")[2]
     for path, axes in _rows(sweep):
         unknown = sorted(axes - set(known))
         for name in unknown:

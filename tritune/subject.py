@@ -6,9 +6,13 @@ function, or without tritune's line, to tell its owner what is missing.
 
 from __future__ import annotations
 
+import ast
+import inspect
+import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeGuard
+from types import FunctionType
+from typing import Any, TypeGuard, cast
 
 from tritune import blame, contract
 from tritune.contract import Function
@@ -44,6 +48,8 @@ class Subject:
     params: tuple[str, ...]
     constexprs: tuple[str, ...]
     """Those that no heuristic sets."""
+    truths: tuple[str, ...] = ()
+    """Constexprs that are true or false, as far as the kernel's code tells."""
     constants: tuple[str, ...] = ()
     """Those of them that are part of its keys."""
     key: tuple[str, ...]
@@ -96,7 +102,7 @@ def describe(_: None, reference: str) -> Subject:
 def of(found: Any, name: str) -> Subject:
     """A Triton kernel that its module has under *name*."""
     function = contract.describe(found)
-    facts = _facts(function, name)
+    facts = {**_facts(function, name), "truths": _truths(found, function)}
     return _of_kernel(found, facts) if is_kernel(found) else _of_triton(found, function, facts)
 
 
@@ -157,6 +163,40 @@ def _facts(function: Function, attribute: str) -> dict[str, Any]:
         "params": function.params,
         "constexprs": tuple(n for n in function.constexprs if n not in function.computed),
     }
+
+
+def _truths(found: Any, function: Function) -> tuple[str, ...]:
+    """Those with such a default, or that are asked for as in `if NAME` and never computed with."""
+    *_, plain = contract.layers(found)
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(cast("FunctionType", plain))))
+    except (OSError, SyntaxError):  # of what has no file, or is part of a line
+        tree = ast.Module([], [])
+    nodes = [*ast.walk(tree)]
+    asked = {
+        name for one in nodes if isinstance(one, (ast.If, ast.IfExp)) for name in _bare(one.test)
+    }
+    computed = {
+        name.id
+        for one in nodes
+        if isinstance(one, (ast.BinOp, ast.Compare))
+        for name in ast.iter_child_nodes(one)
+        if isinstance(name, ast.Name)
+    }
+    known = {name for name, value in function.defaults if isinstance(value, bool)}
+    return tuple(name for name in function.constexprs if name in known | (asked - computed))
+
+
+def _bare(test: ast.expr) -> Iterator[str]:
+    """The names that a condition asks for as they are."""
+    match test:
+        case ast.Name(id=name):
+            yield name
+        case ast.UnaryOp(op=ast.Not(), operand=inner):
+            yield from _bare(inner)
+        case ast.BoolOp(values=parts):
+            for part in parts:
+                yield from _bare(part)
 
 
 def _values(configs: Iterable[Any]) -> Iterator[dict[str, object]]:

@@ -22,6 +22,7 @@ from tritune.model import (
     Lowered,
     Problem,
     Rejected,
+    Sweep,
     Target,
 )
 
@@ -77,10 +78,10 @@ def own_cache(_: Desk | None = None) -> str:
 
 
 def describe(
-    _: Desk, reference: Reference, problems: Sequence[Problem], target: Target
+    _: Desk, reference: Reference, sweep: Sweep, target: Target
 ) -> tuple[str, list[KernelInfo]]:
     """Triton's version here, and the kernels of a sweep file."""
-    infos = discover.describe(discover.open_op(*reference, target), problems, target)
+    infos = discover.describe(discover.open_op(*reference, target), sweep, target)
     return wheel.version(), list(infos)
 
 

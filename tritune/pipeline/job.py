@@ -241,9 +241,8 @@ def launched(
     """The same, with kernels that nobody decorated found by running the op up to its launches."""
     if not needs_op(infos):
         return infos
-    problems = (*sweep.problems, *sweep.smoke)
     with _opened(sweep, target, log) as worker:
-        answer = worker.call(discover, problems, target, timeout_s=DISCOVER_LIMIT_S)
+        answer = worker.call(discover, sweep, target, timeout_s=DISCOVER_LIMIT_S)
     return loaded(answer, sweep.kernel or sweep.problem, sweep.path, verb="run")
 
 

@@ -105,7 +105,7 @@ def described(pool: Pool, sweep: Sweep) -> tuple[str, list[KernelInfo]]:
     """Triton's version here, and the kernels of a sweep file."""
     reference = sweep.kernel, sweep.problem
     target = targets.find(next(iter(sweep.targets), SOME_TARGET))
-    task = reference, (*sweep.problems, *sweep.smoke), target
+    task = reference, sweep, target
     [(_, answer)] = pool.run(locked.describe, [task], DISCOVER_LIMIT_S)
     return loaded(answer, sweep.kernel or sweep.problem, sweep.path)
 

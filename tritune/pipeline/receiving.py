@@ -15,9 +15,12 @@ from tritune.fitting import Receiver
 from tritune.keys import split
 from tritune.model import Config, DeviceIdentity, KernelInfo, Problem, Sweep
 from tritune.pipeline.asking import ask
-from tritune.pipeline.job import near_constraints
+from tritune.pipeline.job import near, near_constraints
 from tritune.pipeline.looking import LOOK_LIMIT_S, described, desks
 from tritune.workers import Done, Raised
+
+MOST_NAMED = 4
+"""Configs that a refusal names."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -97,6 +100,7 @@ def _of_sweep(path: Path, kernel: str | None) -> Home:
     with desks() as pool:
         _, infos = described(pool, sweep)
     info = _named(infos, kernel, path)
+    space.check_against(sweep, info)
     constants = [name for name in info.constexprs if name not in {*info.tunables, *info.key}]
     receiver = Receiver(
         kernel=info.name, default=info.default, key=info.key, constants=tuple(constants)
@@ -148,6 +152,7 @@ def take(
             where=table.path,
             hint=f"their keys are as {next(iter(asked), 'nothing')}",
         )
+    _refuse_unvouched(to.swept, device, [(asked[key], configs[row]) for key, row in pairs], table)
     used = {row for _, row in pairs}
     return Taken(
         rows=_by_key(pairs, configs),
@@ -158,6 +163,42 @@ def take(
             _broken(to.swept.sweep, device, ((asked[k], k, configs[r]) for k, r in pairs))
         ),
     )
+
+
+def _refuse_unvouched(
+    swept: Swept, device: DeviceIdentity, found: Iterable[tuple[Problem, Config]], table: Table
+) -> None:
+    """Refuse what nobody says is valid: it would be served at once, and may write out of bounds.
+
+    Of a kernel that nobody decorated that is a config that neither its author lists nor the space
+    of the sweep file, with its constraints, has.
+
+    Raises:
+        TableError: there are such.
+    """
+    sweep, info, target = swept.sweep, swept.info, targets.of_device(device)
+    if not info.foreign:
+        return
+    listed, tried = {*info.configs}, {*space.configs(sweep, target, info)}
+    strange = [
+        config
+        for problem, config in found
+        if config not in listed
+        and (config not in tried or space.admitted(sweep, target, config, problem))
+    ]
+    if strange:
+        named = [*dict.fromkeys(map(str, strange))]
+        more = f"; and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""
+        is_of_space = ", and not admitted by its sweep file" if sweep.space else ""
+        short = info.name.rpartition(":")[2]
+        raise TableError(
+            f"nothing says that `{short}` is right with {'; '.join(named[:MOST_NAMED])}{more}: not "
+            f"of the {len(listed)} configs of its author{is_of_space}",
+            where=table.path,
+            hint=f"put it into `space:` of {near(Path(sweep.path).absolute())}, with "
+            "`constraints:` that say what is valid; a config that nobody listed may write out of "
+            "bounds",
+        )
 
 
 def _broken(

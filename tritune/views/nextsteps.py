@@ -72,18 +72,32 @@ def _is_failed(report: Report) -> bool:
 
 
 def _cures(reports: Sequence[Report]) -> list[str]:
-    return [_cure(report) for report in reports if _is_failed(report)]
+    """One a sweep file, however many kernels its op launches."""
+    failed: dict[str, list[Report]] = {}
+    for report in filter(_is_failed, reports):
+        failed.setdefault(shown_path(report.sweep), []).append(report)
+    return [f"{_cure(sweep, some)}, then tritune sweep {sweep}" for sweep, some in failed.items()]
 
 
-def _cure(report: Report) -> str:
-    sweep, lost = shown_path(report.sweep), set(report.unsolved)
-    out = [
-        one
-        for one in report.outcomes
-        if isinstance(one, Rejected) and one.candidate.problem in lost
-    ]
-    if all(one.reason in _SPACE or _VALUE.search(one.detail) for one in out):
-        what = f"give other values in the space of {sweep}"
-    else:
-        what = f"mend {report.kernel.name.rpartition(':')[2]} or its problem function"
-    return f"{what}, then tritune sweep {sweep}"
+def _cure(sweep: str, reports: Sequence[Report]) -> str:
+    broken = [one for one in reports if not _is_of_values(one)]
+    cures = [_mending(broken)] if broken else []
+    if len(broken) < len(reports):
+        cures.insert(0, f"give other values in the space of {sweep}")
+    return " and ".join(cures)
+
+
+def _is_of_values(report: Report) -> bool:
+    """Whether other values in `space:` may cure all of it."""
+    lost = set(report.unsolved)
+    out = (one for one in report.outcomes if isinstance(one, Rejected))
+    ours = (one for one in out if one.candidate.problem in lost)
+    return all(one.reason in _SPACE or _VALUE.search(one.detail) for one in ours)
+
+
+def _mending(reports: Sequence[Report]) -> str:
+    """What is the reader's to mend: no kernel of an installed package."""
+    own = [one.kernel.name.rpartition(":")[2] for one in reports if not one.kernel.installed]
+    if not own:
+        return f"mend the problem function {reports[0].kernel.problem.rpartition(':')[2]}"
+    return f"mend {', '.join(own)} or {'its' if len(own) == 1 else 'their'} problem function"
