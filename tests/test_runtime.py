@@ -808,6 +808,15 @@ def test_a_problem_function_is_marked_on_its_kernel(tmp_path):
     assert (fill_problem(3).run(), fill_problem(3).timed) == (3, "kernel")
 
 
+def test_what_a_problem_cannot_time_is_told_at_the_line_that_makes_it():
+    line = inspect.currentframe().f_lineno + 2
+    with pytest.raises(KernelError) as caught:
+        tritune.Problem(lambda: None, timed="gpu")
+    assert str(caught.value) == (
+        f'{HERE}:{line}: timed=\'gpu\' of a Problem\nhint: it is "kernel" or "op"'
+    )
+
+
 def test_a_problem_of_something_else_is_refused():
     line = inspect.currentframe().f_lineno + 2
     with pytest.raises(KernelError) as caught:
