@@ -97,8 +97,8 @@ problem: ../tuned_problem.py:tuned_problem
 # targets: [H200]  # the GPUs it ships on; needed where a sweep has no GPU
 
 # The values in its own list of 2 configs. Their product is
-# 16 configs, wider than the list: see that the kernel is right with all
-# of them, or leave `space:` out, which tries exactly the list.
+# 16 configs, wider than the list: see that the kernel is right with
+# all of them, or leave `space:` out, which tries exactly the list.
 space:
   BLOCK: [1024, 4096]
   FAST: [false, true]
@@ -135,6 +135,23 @@ def test_of_a_kernel_under_autotune_the_space_is_what_its_list_has():
     )
     assert Path("sweeps/tuned.yaml").read_text(encoding="utf-8") == AUTOTUNED
     assert Path("ops.py").read_text(encoding="utf-8") == OPS
+
+
+def test_a_list_that_is_its_own_product_is_not_called_narrower_than_it():
+    single = OPS.replace('"FAST": True', '"FAST": False').replace(
+        "num_warps=8, maxnreg=64", "num_warps=4"
+    )
+    Path("ops.py").write_text(single, encoding="utf-8")
+
+    run("init", "ops.py:tuned")
+
+    assert (
+        "\n# The values in its own list of 2 configs. Their product is\n"
+        "# that list, which leaving `space:` out tries as well.\n"
+        "space:\n"
+        "  BLOCK: [1024, 4096]\n"
+        "  FAST: [false]\n"
+    ) in Path("sweeps/tuned.yaml").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("name", ["tuned", "bare"])
