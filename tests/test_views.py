@@ -304,6 +304,13 @@ def test_a_lockfile_with_no_change_needs_no_diff():
     assert "git diff" not in shown(report(winners=kept))
 
 
+@pytest.mark.parametrize("more", [(), (rejected(reason=Reason.MISTAKEN),)])
+def test_where_no_journal_has_a_rejected_config_no_list_of_them_is_offered(more):
+    made = report(outcomes=(measured(), *more))
+
+    assert shown(made).splitlines()[-1] == "next: git diff kernels/tritune.lock"
+
+
 def test_two_kernels_of_one_sweep_share_one_next_line():
     text = shown(report(), report(kernel=info("kernels.matmul:other_kernel")))
 

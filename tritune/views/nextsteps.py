@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rich.text import Text
 
-from tritune.model import Reason, Rejected, Report
+from tritune.model import IN_INTERPRETER, Outcome, Reason, Rejected, Report
 from tritune.views.page import line
 
 _SPACE = {
@@ -45,13 +45,17 @@ def shown_path(path: str) -> str:
 
 
 def _why_not(reports: Sequence[Report]) -> list[str]:
-    """Only a sweep on a GPU, or a record of one, leaves a journal to show it from."""
+    """Only a sweep on a GPU, or a record of one, leaves a journal that has what it rejected."""
     return [
         f"{'why none' if _is_failed(one) else 'why not another'}: "
         f"tritune show rejected {shown_path(one.sweep)}"
         for one in reports
-        if one.gpu_s or one.replayed
+        if (one.gpu_s or one.replayed) and any(map(_is_journalled, one.outcomes))
     ]
+
+
+def _is_journalled(outcome: Outcome) -> bool:
+    return isinstance(outcome, Rejected) and outcome.reason not in IN_INTERPRETER
 
 
 def _elsewhere(reports: Sequence[Report]) -> list[str]:
