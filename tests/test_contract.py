@@ -215,7 +215,9 @@ def test_each_illegal_number_and_each_wrong_result_has_a_reason_of_its_own(tmp_p
     assert said.code == 0, said.stderr
     assert rejected(said.reports["illegal"], "num_warps", "num_ctas", "BLOCK") == {
         (4, 2, 64): "illegal value: num_ctas=2, but A100 (cuda:80) has no clusters",
-        (4, 1, 96): "does not compile: ValueError: arange's range must be a power of 2",
+        (4, 1, 96): (
+            "does not compile: ValueError: arange's range must be a power of 2 (illegal.py:10)"
+        ),
         (4, 1, 2097152): "illegal value: BLOCK=2097152, 1048576 is the most",
     }
     assert rejected(said.reports["amd"], "waves_per_eu") == {
