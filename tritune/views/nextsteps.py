@@ -24,8 +24,10 @@ _SPACE = {
     Reason.TIMEOUT,
 }
 """Reasons that other values in `space:` may cure; all else is the kernel's, or its op's."""
-_VALUE = re.compile(r"power of (2|two)|maximum tensor numel|shapes should have M >=")
+_VALUE = re.compile(r"power of (?:2|two)|maximum tensor numel|shapes should have M >=")
 """What Triton says, compiled or interpreted, of a block with a size that it does not take."""
+_PLACED_VALUE = re.compile(rf"(?:{_VALUE.pattern}).*\((\S+:\d+)\)$")
+"""The same with the line of the kernel that it says it of."""
 
 
 def next_text(reports: Sequence[Report]) -> Text | None:
@@ -86,8 +88,20 @@ def _cure(report: Report) -> str:
         for one in report.outcomes
         if isinstance(one, Rejected) and one.candidate.problem in lost
     ]
-    if all(one.reason in _SPACE or _VALUE.search(one.detail) for one in out):
+    name = report.kernel.name.rpartition(":")[2]
+    if all(one.reason in _SPACE or _is_of_the_space(one) for one in out):
         what = f"give other values in the space of {sweep}"
+    elif places := [found[1] for one in out if (found := _PLACED_VALUE.search(one.detail))]:
+        what = f"mend what the caller of {name} passes for {places[0]}, or that line"
     else:
-        what = f"mend {report.kernel.name.rpartition(':')[2]} or its problem function"
+        what = f"mend {name} or its problem function"
     return f"{what}, then tritune sweep {sweep}"
+
+
+def _is_of_the_space(one: Rejected) -> bool:
+    """Whether a value of a meta-parameter may be what Triton does not take."""
+    found = _VALUE.search(one.detail)
+    values = [v for v in one.candidate.config.meta().as_dict().values() if type(v) is int]
+    if found and found[0].startswith("power of"):
+        return any(value & (value - 1) for value in values)
+    return bool(found and values)
