@@ -477,6 +477,10 @@ def test_a_value_that_is_none_is_named_with_its_place(space, message):
             "s.yaml:3:9: shapes: expected a list, got a mapping\nhint: write it in brackets: [...]",
         ),
         (
+            "\n  M: [1, 2]\n  N: 8",
+            "s.yaml:4:3: shapes: expected a list, got a mapping\nhint: begin the row with `- `",
+        ),
+        (
             "[{M: [4, 4, 8]}, {M: [2, 4, 8]}]",
             (
                 "s.yaml:3:26: shapes[1]: the problem M=4 is given twice, in line 3 and in line 3"
