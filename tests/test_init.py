@@ -191,6 +191,23 @@ def test_the_problem_skeleton_imports_and_says_that_it_is_not_filled_in():
 
 
 @pytest.mark.lowering
+def test_of_a_filled_file_a_sweep_refuses_the_skeleton_that_is_not(monkeypatch):
+    monkeypatch.setenv("TRITUNE_CACHE_DIR", "cache")
+    Path("ops.py").write_text(DECORATED, encoding="utf-8")
+    run("init", "ops.py:bare")
+    filled("sweeps/bare.yaml")
+
+    shown = run("show", "space", "sweeps/bare.yaml", "--target", "H200")
+    swept = run("sweep", "sweeps/bare.yaml", "--target", "H200", "--dry-run")
+
+    assert (shown.exit_code, swept.exit_code) == (0, 2)
+    assert swept.stderr.splitlines()[-1] == (
+        f"error: {Path.cwd()}/bare_problem.py:10: the problem n=64 dtype=float16 cannot be made: "
+        "NotImplementedError: FILL IN: the inputs of bare"
+    )
+
+
+@pytest.mark.lowering
 def test_a_skeleton_and_a_file_that_are_filled_in_are_ready_to_sweep():
     run("init", "ops.py:bare")
     Path("ops.py").write_text(DECORATED, encoding="utf-8")
