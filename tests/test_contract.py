@@ -153,7 +153,7 @@ def test_each_conflict_with_the_kernel_is_named_with_its_place_before_any_compil
 
 
 NO_RECORD = "k: no GPU here, and no recorded times for H200: nothing will be locked\n"
-PLANNED = "{} candidates on {} problems for H200, writes nothing\n"
+PLANNED = "{} candidates on {} for H200, writes nothing\n"
 NOISE = """\
 import argparse, os
 print("hello")
@@ -177,8 +177,8 @@ def test_a_module_may_have_an_odd_name_relative_imports_side_effects_and_empty_p
 
     said = sweep(tmp_path, *files, "--dry-run")
 
-    one = NO_RECORD + PLANNED.format(2, 1)
-    assert said.stderr == one * 4 + NO_RECORD + PLANNED.format(4, 2) + (
+    one = NO_RECORD + PLANNED.format(2, "1 problem")
+    assert said.stderr == one * 4 + NO_RECORD + PLANNED.format(4, "2 problems") + (
         "warning: nothing to time, the op launches nothing: n=0\n"
     )
     assert said.code == 0

@@ -351,7 +351,7 @@ def test_a_sweep_file_of_another_kernel_of_this_name_is_told_to_be_its():
     [
         (
             "ops.py:NUMBER",
-            "ops.py: `NUMBER` is a int, not a Triton kernel\n\nhint: its Triton kernels: `tuned`,",
+            "ops.py: `NUMBER` is an int, not a Triton kernel\n\nhint: its Triton kernels: `tuned`,",
         ),
         ("ops.py", "ops.py: no name after the module\n\nhint: its Triton kernels: `tuned`, `bare`"),
         ("nothing:bare", "error: no module named `nothing`\n"),

@@ -134,7 +134,7 @@ def test_what_the_interpreter_cannot_do_rejects_nothing_and_lowering_goes_on(pro
     assert (report.outcomes, report.unsolved) == ((), ())
     assert [step.text for step in report.steps if step.name == "lowering to TTGIR"] == [
         (
-            "2 lowered for H200: 0 candidates launch the same as another, 0 exceed its shared "
+            "2 lowered for H200: 0 candidates the same as another, 0 beyond its shared "
             "memory before LLVM"
         )
     ]

@@ -111,7 +111,7 @@ def test_what_no_problem_can_be_is_told_and_left_out(project):
 def test_only_narrows_what_was_missed(project):
     log(project, *(miss(f"n={n} x=f32 y=f32") for n in (48, 7)))
 
-    assert "2 candidates on 1 problems" in run("--dry-run", "--only", "n > 10").stderr
+    assert "2 candidates on 1 problem for" in run("--dry-run", "--only", "n > 10").stderr
     refused = run("--dry-run", "--only", "n > 99")
     assert refused.exit_code == 2
     assert "error: --only n > 99: no problem is left" in refused.stderr

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import pytest
 
+from tritune import words
 from tritune.model import (
     Candidate,
     Compiled,
@@ -496,8 +497,8 @@ def test_keys_that_do_not_match_part_for_part_stay_as_they_are():
         (units.format_ratio(12.34), "12.3×"),
         (units.format_percent(0.031, signed=True), "+3.1 %"),
         (units.format_percent(0.384), "38 %"),
-        (units.plural(1, "entry", "entries"), "1 entry"),
-        (units.plural(1152, "config"), "1,152 configs"),
+        (words.plural(1, "entry", "entries"), "1 entry"),
+        (words.plural(1152, "config"), "1,152 configs"),
     ],
 )
 def test_figures_have_their_unit_and_no_more_digits_than_they_mean(text, expected):

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from tritune.model import Value
 from tritune.subject import AUTOTUNED, JIT, TUNABLE, Subject
+from tritune.words import plural
 
 GAP = "FILL IN"
 
@@ -75,8 +76,9 @@ def _space(subject: Subject) -> Iterator[str]:
         names = ", ".join(subject.odd)
         yield f"# Not here: {names}, whose values are no numbers, truth values or texts."
     if subject.is_installed and subject.kind == AUTOTUNED:
-        yield f"# Its author's own list of {len(subject.configs)} configs is tried. A `space:`"
-        yield "# beyond it needs `constraints:` that say what is valid: a config that nobody listed"
+        listed = plural(len(subject.configs), "config")
+        yield f"# Its author's own list of {listed} is tried. A `space:` beyond it"
+        yield "# needs `constraints:` that say what is valid: a config that nobody listed"
         yield "# may write out of bounds."
         yield "# space:"
         yield from (f"#   {name}: [{', '.join(map(_yaml, v))}]" for name, v in axes.items())

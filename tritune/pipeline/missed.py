@@ -20,6 +20,7 @@ from tritune.model import DTYPES, KernelInfo, Missed, Problem, Report, Sweep, Ta
 from tritune.pipeline.conclude import nothing
 from tritune.pipeline.job import Job, narrowed, near
 from tritune.pipeline.looking import desks
+from tritune.words import plural
 from tritune.workers import Answer, Done
 
 LIMIT_S = 120.0
@@ -69,7 +70,7 @@ def _held(log: MissLog) -> str:
     if not names:
         return "it is empty"
     rest = len(names) - SHOWN
-    more = f" and {rest} more kernel{'' if rest == 1 else 's'}" if rest > 0 else ""
+    more = f" and {plural(rest, 'more kernel')}" if rest > 0 else ""
     return f"it has misses of {', '.join(names[:SHOWN])}{more}"
 
 

@@ -10,7 +10,7 @@ from rich.text import Text
 from tritune.model import Missed, Problem, Report, Value
 from tritune.views.columns import problem_lines
 from tritune.views.page import line
-from tritune.views.units import plural
+from tritune.words import plural
 
 
 def missed_text(report: Report) -> Text | None:

@@ -12,7 +12,8 @@ from tritune.model import LOCKFILE
 from tritune.views import json_view
 from tritune.views.columns import Column
 from tritune.views.page import line, page, table
-from tritune.views.units import NONE, figures, format_count, format_percent, format_us, plural
+from tritune.views.units import NONE, figures, format_count, format_percent, format_us
+from tritune.words import plural
 
 if TYPE_CHECKING:
     from tritune.pipeline.tracing import Traced
