@@ -47,7 +47,7 @@ def why_not(kernel: TracedKernel) -> str:
     return whys[0] if whys and all(whys) else ""
 
 
-_ASK = "its own sweep file knows how: --shapes-from keys.jsonl"
+_ASK = "its keys do not say all axes of its problems"
 
 
 def why_not_launch(launch: TracedLaunch) -> str:

@@ -134,6 +134,10 @@ def _after(traced: Traced) -> Iterator[str]:
     yield from _known(traced.trace)
     for name, why in traced.without:
         yield f"no sweep file for {name}: {why}"
+    ours = {one.name for one in traced.trace.kernels if one.kind == "decorated"}
+    if traced.keys and ours.intersection(dict(traced.without)):
+        command = f"tritune sweep FILE --shapes-from {traced.keys}"
+        yield f"next, with the kernel's own sweep FILE: {command}"
     for path in traced.kept:
         yield f"kept {path}, which was there: --force replaces it"
     if traced.sweeps:
