@@ -232,6 +232,7 @@ def test_json_has_every_entry_the_fresh_ones_too(project):
         "problem": {"n": 1000, "dtype": "float32"},
         "file": "tritune.lock",
         "line": 9,
+        "broken": "",
     }
 
 
@@ -316,9 +317,37 @@ def test_a_config_that_the_kernel_cannot_run_any_more_is_stale(project):
     result = run("check")
 
     assert result.stdout.splitlines()[0] == (
-        "tritune.lock:9: stale: scale_kernel on H200: n=1000 x=f32 y=f32: the kernel cannot run "
-        "it any more: its config has BLOCK, num_warps; the kernel has BLOCK, num_stages, num_warps"
+        "tritune.lock:9: stale: scale_kernel on H200: n=1000 x=f32 y=f32 and 1 more: the kernel "
+        "cannot run it any more: its config has BLOCK, num_warps; the kernel has BLOCK, "
+        "num_stages, num_warps"
     )
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "said"),
+    [
+        (
+            "ops.py",
+            "(0, BLOCK)",
+            "(0, BLOCK - 1)",
+            "ValueError: arange's range must be a power of 2",
+        ),
+        ("helpers.py", "x * 2.0", "gone(x)", "CompilationError: NameError('gone is not defined')"),
+    ],
+)
+def test_what_the_kernel_cannot_run_is_told_once_with_its_line(project, file, old, new, said):
+    project.edit(file, old, new)
+    lines = (project.folder / file).read_text(encoding="utf-8").splitlines()
+    line = next(number for number, text in enumerate(lines, 1) if new in text)
+
+    result = run("check")
+
+    first, counts, *_ = result.stdout.splitlines()
+    assert first == (
+        "tritune.lock:9: stale: scale_kernel on H200: n=1000 x=f32 y=f32 and 1 more: the kernel "
+        f"cannot run it any more: {said} ({file}:{line})"
+    )
+    assert (counts, result.exit_code) == ("2 checked: 2 stale", 1)
 
 
 def test_an_op_that_cannot_run_without_a_gpu_is_unknown_and_no_failure(project):

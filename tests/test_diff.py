@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -228,6 +229,42 @@ def test_what_is_no_lockfile_is_exit_2(repository, arguments, said):
     result = run(*arguments)
 
     assert (result.exit_code, result.stdout, result.stderr) == (2, "", said)
+
+
+@pytest.mark.parametrize("arguments", [(), ("main",), ("old.lock",), ("old.lock", "main")])
+def test_with_no_repository_git_says_so_and_two_files_can_be_named(two, arguments):
+    result = run(*arguments)
+
+    assert (result.exit_code, result.stdout) == (2, "")
+    said = re.sub(r" \(or any .*\)(: \.git)?\n", "\n", result.stderr)
+    assert said == (
+        "error: git rev-parse: not a git repository\n\n"
+        "hint: name two lockfiles: tritune diff OLD NEW\n"
+    )
+
+
+@pytest.mark.parametrize("arguments", [(), ("old.lock",)])
+def test_with_no_commit_yet_there_is_nothing_to_compare_with(two, arguments):
+    git("init", "-q")
+
+    result = run(*arguments)
+
+    assert (result.exit_code, result.stdout, result.stderr) == (
+        2,
+        "",
+        (
+            "error: there is no commit to compare with\n\n"
+            "hint: name two lockfiles: tritune diff OLD NEW\n"
+        ),
+    )
+
+
+def test_with_no_git_a_revision_is_not_called_unknown(two, monkeypatch):
+    monkeypatch.setenv("PATH", "")
+
+    result = run()
+
+    assert (result.exit_code, result.stderr) == (3, "error: git is not installed\n")
 
 
 def test_a_damaged_lockfile_of_a_revision_is_named_with_its_line(repository):

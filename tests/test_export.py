@@ -231,7 +231,10 @@ def test_tables_go_into_a_folder_and_a_single_one_to_stdout(path):
             ("--kernel", "matmul_kernel", "--axis", "N"),
             "these are 3 tables: --output DIR writes a file each, --only keeps some\n",
         ),
-        (("--kernel", "matmul_kernel", "--only", "M > 999"), "'--only': no entry is left\n"),
+        (
+            ("--kernel", "matmul_kernel", "--only", "M > 999"),
+            "error: --only M > 999: no entry is left\n",
+        ),
         (("--kernel", "scale_kernel"), "error: n=1 x=f16: it has no `M`\n"),
     ],
 )

@@ -97,8 +97,8 @@ problem: ../tuned_problem.py:tuned_problem
 # targets: [H200]  # the GPUs it ships on; needed where a sweep has no GPU
 
 # The values in its own list of 2 configs. Their product is
-# 16 configs, wider than the list: see that the kernel is right with all
-# of them, or leave `space:` out, which tries exactly the list.
+# 16 configs, wider than the list: see that the kernel is right with
+# all of them, or leave `space:` out, which tries exactly the list.
 space:
   BLOCK: [1024, 4096]
   FAST: [false, true]
@@ -137,6 +137,23 @@ def test_of_a_kernel_under_autotune_the_space_is_what_its_list_has():
     assert Path("ops.py").read_text(encoding="utf-8") == OPS
 
 
+def test_a_list_that_is_its_own_product_is_not_called_narrower_than_it():
+    single = OPS.replace('"FAST": True', '"FAST": False').replace(
+        "num_warps=8, maxnreg=64", "num_warps=4"
+    )
+    Path("ops.py").write_text(single, encoding="utf-8")
+
+    run("init", "ops.py:tuned")
+
+    assert (
+        "\n# The values in its own list of 2 configs. Their product is\n"
+        "# that list, which leaving `space:` out tries as well.\n"
+        "space:\n"
+        "  BLOCK: [1024, 4096]\n"
+        "  FAST: [false]\n"
+    ) in Path("sweeps/tuned.yaml").read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize("name", ["tuned", "bare"])
 def test_a_gap_is_refused_at_its_line_and_a_filled_file_is_read(name):
     run("init", f"ops.py:{name}")
@@ -171,6 +188,23 @@ def test_the_problem_skeleton_imports_and_says_that_it_is_not_filled_in():
 
     assert "bare_problem" in code.co_names
     assert 'raise NotImplementedError("FILL IN: the inputs of bare")' in text
+
+
+@pytest.mark.lowering
+def test_of_a_filled_file_a_sweep_refuses_the_skeleton_that_is_not(monkeypatch):
+    monkeypatch.setenv("TRITUNE_CACHE_DIR", "cache")
+    Path("ops.py").write_text(DECORATED, encoding="utf-8")
+    run("init", "ops.py:bare")
+    filled("sweeps/bare.yaml")
+
+    shown = run("show", "space", "sweeps/bare.yaml", "--target", "H200")
+    swept = run("sweep", "sweeps/bare.yaml", "--target", "H200", "--dry-run")
+
+    assert (shown.exit_code, swept.exit_code) == (0, 2)
+    assert swept.stderr.splitlines()[-1] == (
+        f"error: {Path.cwd()}/bare_problem.py:10: the problem n=64 dtype=float16 cannot be made: "
+        "NotImplementedError: FILL IN: the inputs of bare"
+    )
 
 
 @pytest.mark.lowering
@@ -356,7 +390,7 @@ def test_a_sweep_file_of_another_kernel_of_this_name_is_told_to_be_its():
     [
         (
             "ops.py:NUMBER",
-            "ops.py: `NUMBER` is a int, not a Triton kernel\n\nhint: its Triton kernels: `tuned`,",
+            "ops.py: `NUMBER` is an int, not a Triton kernel\n\nhint: its Triton kernels: `tuned`,",
         ),
         ("ops.py", "ops.py: no name after the module\n\nhint: its Triton kernels: `tuned`, `bare`"),
         ("nothing:bare", "error: no module named `nothing`\n"),

@@ -134,7 +134,7 @@ def test_what_the_interpreter_cannot_do_rejects_nothing_and_lowering_goes_on(pro
     assert (report.outcomes, report.unsolved) == ((), ())
     assert [step.text for step in report.steps if step.name == "lowering to TTGIR"] == [
         (
-            "2 lowered for H200: 0 candidates launch the same as another, 0 exceed its shared "
+            "2 lowered for H200: 0 candidates the same as another, 0 beyond its shared "
             "memory before LLVM"
         )
     ]
@@ -224,6 +224,23 @@ def test_a_block_that_is_no_power_of_two_is_the_spaces_fault(project):
             "then tritune sweep sweeps/scale.yaml"
         ),
     ]
+
+
+def test_a_block_that_is_no_power_of_two_and_in_no_space_is_its_callers_fault(project):
+    project.edit("ops.py", "BLOCK: tl.constexpr)", "BLOCK: tl.constexpr, W: tl.constexpr)")
+    project.edit("ops.py", "tl.store(y + at", "tl.arange(0, W)\n    tl.store(y + at")
+    project.edit("ops.py", "(x, y, x.numel())", "(x, y, x.numel(), W=x.numel())")
+
+    report = swept(project)
+
+    place = f"ops.py:{line_of(project, 'tl.arange(0, W)')}"
+    assert {one.detail for one in report.outcomes} == {
+        f"ValueError: arange's range must be a power of 2 ({place})"
+    }
+    assert shown(report)[-1] == (
+        f"next: mend what the caller of scale_kernel passes for {place}, or that line, "
+        "then tritune sweep sweeps/scale.yaml"
+    )
 
 
 def test_a_mistake_in_a_kernels_body_is_its_own_whatever_python_calls_it(project):

@@ -48,9 +48,9 @@ def run(*arguments: str) -> Result:
     return CliRunner().invoke(tritune, whole, prog_name="tritune")
 
 
-def shown(result: Result) -> list[str]:
+def shown(result: Result, first: str = "missed") -> list[str]:
     lines = [text.partition(" · ")[0] for text in result.stdout.splitlines()]
-    return lines[lines.index(next(one for one in lines if one.startswith("missed"))) :]
+    return lines[lines.index(next(one for one in lines if one.startswith(first))) :]
 
 
 @pytest.mark.lowering
@@ -79,6 +79,32 @@ def test_the_missed_keys_are_the_shapes_and_a_dry_run_shows_them(project):
         "nothing locked: a dry run",
     ]
     assert "6 candidates on 3 problems for H200" in result.stderr
+
+
+@pytest.mark.lowering
+def test_of_the_keys_of_a_trace_it_is_said_that_they_were_launched(project):
+    kernel, other = {"kernel": KERNEL}, {"kernel": "ops:other", "key": "n=1", "count": 9}
+    one, two = {"key": "n=48 x=f32 y=f32", "count": 3}, {"key": "n=4096 x=f32 y=f32", "count": 1}
+    log(project, *(json.dumps(each) for each in (kernel | one, kernel | two, other)))
+
+    result = run("--dry-run")
+
+    assert shown(result, "launched")[:3] == [
+        "launched in the trace: 2 keys",
+        "  n=48   f32  3 launches",
+        "  n=4096 f32  1 launch",
+    ]
+
+    log(project, json.dumps(other))
+
+    assert (
+        run()
+        .stdout.splitlines()[-1]
+        .startswith(
+            "nothing locked: misses.jsonl has no launch of ops:scale_kernel; "
+            "it has launches of ops:other · "
+        )
+    )
 
 
 @pytest.mark.lowering
@@ -111,7 +137,7 @@ def test_what_no_problem_can_be_is_told_and_left_out(project):
 def test_only_narrows_what_was_missed(project):
     log(project, *(miss(f"n={n} x=f32 y=f32") for n in (48, 7)))
 
-    assert "2 candidates on 1 problems" in run("--dry-run", "--only", "n > 10").stderr
+    assert "2 candidates on 1 problem for" in run("--dry-run", "--only", "n > 10").stderr
     refused = run("--dry-run", "--only", "n > 99")
     assert refused.exit_code == 2
     assert "error: --only n > 99: no problem is left" in refused.stderr

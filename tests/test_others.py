@@ -28,6 +28,7 @@ from tritune.pipeline import prepare, racing
 from tritune.pipeline.job import SweepOptions, start
 from tritune.pipeline.searched import Searched
 from tritune.setting import Setting
+from tritune.space import configs
 from tritune.workers import Done, Worker
 
 pytestmark = pytest.mark.lowering
@@ -737,6 +738,12 @@ def test_a_space_beyond_the_authors_list_needs_constraints(tmp_path):
         "author hint: add `constraints:` that say it, or leave `space:` out to try the author's "
         "own list"
     )
+
+
+def test_a_space_that_is_within_the_authors_list_needs_no_constraints(jobs):
+    [job] = jobs(f"{TOTAL}space: {{B: [64, 128], num_warps: [4]}}\n")
+
+    assert job.info.configs == tuple(configs(job.sweep, H200, job.info))
 
 
 def test_where_the_authors_first_config_does_not_fit_another_one_is_the_default(tmp_path):

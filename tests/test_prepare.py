@@ -139,7 +139,7 @@ def test_constraints_that_leave_no_config_are_an_error_and_those_of_one_problem_
     prepare.plan(some)
 
     assert str(caught.value) == (
-        f"{this.sweep.path}: constraints: they leave none of the 2 configs on any problem\n"
+        f"{this.sweep.path}: constraints: they leave none of 2 configs on any problem\n"
         f"hint: `tritune show space {this.sweep.path}` says what each of them removes"
     )
     assert some.warnings == ["M=1: the constraints leave no config, so only the default is tried"]

@@ -15,6 +15,7 @@ import threading
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 import triton
@@ -806,6 +807,32 @@ def test_a_problem_function_is_marked_on_its_kernel(tmp_path):
 
     assert kernel.problem is fill_problem
     assert (fill_problem(3).run(), fill_problem(3).timed) == (3, "kernel")
+
+
+def test_what_a_problem_cannot_time_is_told_at_the_line_that_makes_it():
+    line = inspect.currentframe().f_lineno + 2
+    with pytest.raises(KernelError) as caught:
+        tritune.Problem(lambda: None, timed="gpu")
+    assert str(caught.value) == (
+        f'{HERE}:{line}: timed=\'gpu\' of a Problem\nhint: it is "kernel" or "op"'
+    )
+
+
+@pytest.mark.parametrize("name", ["flops", "bytes"])
+@pytest.mark.parametrize("amount", ["many", -2, True, float("nan"), float("inf")])
+def test_work_that_is_no_amount_is_refused_at_the_line_that_says_it(name, amount):
+    line = inspect.currentframe().f_lineno + 2
+    with pytest.raises(KernelError) as caught:
+        tritune.Problem(lambda: None, **{name: amount})
+    assert str(caught.value) == (
+        f"{HERE}:{line}: {name}={amount!r} of a Problem\n"
+        "hint: it is a number of at least 0, or left out"
+    )
+
+
+@pytest.mark.parametrize("amount", [0, 2.5, 10**30, np.float32(3), np.int64(3)])
+def test_work_may_be_any_number_of_at_least_0(amount):
+    assert tritune.Problem(lambda: None, flops=amount).flops == amount
 
 
 def test_a_problem_of_something_else_is_refused():

@@ -139,6 +139,11 @@ def test_an_exponent_is_a_number():
     assert type(parsed(shapes=text).problems[0].as_dict()["n"]) is int
 
 
+@pytest.mark.parametrize("zero", ["0e9", "0e99999999999999999999", "1e-99999999999999999999"])
+def test_a_zero_with_any_exponent_is_zero(zero):
+    assert parsed(shapes=f"shapes: [{{n: {zero}}}]").problems[0].as_dict() == {"n": 0}
+
+
 def test_booleans_in_disguise_are_refused_as_values_and_as_keys():
     text = sweep_text(space="space: {num_warps: [on], no: [1, 2]}")
 
@@ -475,6 +480,10 @@ def test_a_value_that_is_none_is_named_with_its_place(space, message):
         (
             "{M: 4}",
             "s.yaml:3:9: shapes: expected a list, got a mapping\nhint: write it in brackets: [...]",
+        ),
+        (
+            "\n  M: [1, 2]\n  N: 8",
+            "s.yaml:4:3: shapes: expected a list, got a mapping\nhint: begin the row with `- `",
         ),
         (
             "[{M: [4, 4, 8]}, {M: [2, 4, 8]}]",

@@ -855,8 +855,25 @@ def test_why_there_is_no_sweep_file_is_said():
     )
     assert tracedraft.why_not(kernel(grid={"table": []})) == "its grid could not be asked for"
     assert tracedraft.why_not(kernel(kind="decorated", problem=(("causal", False),))) == (
-        "its own sweep file knows how: --shapes-from keys.jsonl"
+        "its keys do not say all axes of its problems"
     )
+
+
+def test_of_a_kernel_with_our_line_and_no_sweep_file_the_command_is_whole(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    ours = kernel(kind="decorated", problem=(("causal", False),))
+
+    made = pipeline._written(
+        tracelog.Trace(kernels=(ours,)), 0, TraceOptions(output=Path("traced"))
+    )
+
+    assert page.plain(traces.report(made)).splitlines()[-2:] == [
+        "no sweep file for a.b:scale: its keys do not say all axes of its problems",
+        (
+            "next, with the kernel's own sweep FILE: "
+            "tritune sweep FILE --shapes-from traced/keys.jsonl"
+        ),
+    ]
 
 
 def test_two_kernels_of_one_name_have_files_of_their_own():

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import threading
 
+import pytest
 import torch
 
 from tritune import verify
+from tritune.errors import KernelError
 
 
 def test_what_autograd_makes_in_a_thread_of_its_own_is_poisoned_too() -> None:
@@ -39,3 +41,15 @@ def test_what_the_same_thread_makes_is_poisoned_whatever_it_calls() -> None:
 
     assert [bool(one.isnan().all()) for one in made] == [True] * 3
     assert hasattr(torch.ones(1), "new_empty")
+
+
+def test_one_tensor_is_not_called_tensors() -> None:
+    one = torch.ones(3)
+
+    with pytest.raises(KernelError) as caught:
+        verify.difference([one], [one, one])
+
+    assert str(caught.value) == (
+        "the op returns 1 tensor and its reference 2\n"
+        "hint: let both return the same tensors, in the same order"
+    )

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import pytest
 
+from tritune import words
 from tritune.model import (
     Candidate,
     Compiled,
@@ -350,6 +351,13 @@ def test_a_lockfile_with_no_change_needs_no_diff():
     assert "git diff" not in shown(report(winners=kept))
 
 
+@pytest.mark.parametrize("more", [(), (rejected(reason=Reason.MISTAKEN),)])
+def test_where_no_journal_has_a_rejected_config_no_list_of_them_is_offered(more):
+    made = report(outcomes=(measured(), *more))
+
+    assert shown(made).splitlines()[-1] == "next: git diff kernels/tritune.lock"
+
+
 def test_two_kernels_of_one_sweep_share_one_next_line():
     text = shown(report(), report(kernel=info("kernels.matmul:other_kernel")))
 
@@ -535,8 +543,8 @@ def test_keys_that_do_not_match_part_for_part_stay_as_they_are():
         (units.format_ratio(12.34), "12.3×"),
         (units.format_percent(0.031, signed=True), "+3.1 %"),
         (units.format_percent(0.384), "38 %"),
-        (units.plural(1, "entry", "entries"), "1 entry"),
-        (units.plural(1152, "config"), "1,152 configs"),
+        (words.plural(1, "entry", "entries"), "1 entry"),
+        (words.plural(1152, "config"), "1,152 configs"),
     ],
 )
 def test_figures_have_their_unit_and_no_more_digits_than_they_mean(text, expected):

@@ -15,6 +15,7 @@ from typing import Any
 from tritune import launchoptions
 from tritune.launchoptions import NUMBER, nearest
 from tritune.model import LAUNCH_OPTIONS, Value
+from tritune.words import plural
 from tritune.yamlscalars import LARGEST, Odd, got, looks_like_number
 from tritune.yamltext import Loc
 
@@ -198,7 +199,7 @@ def _form(raw: dict[str, Any], made: Expansion) -> Iterator[int]:
 
 
 def _size(ends: Any) -> str:
-    return f"{len(ends)} values" if isinstance(ends, list) else got(ends)
+    return plural(len(ends), "value") if isinstance(ends, list) else got(ends)
 
 
 def _range(ends: list[int], made: Expansion) -> Iterator[int]:

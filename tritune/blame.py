@@ -12,11 +12,13 @@ import sysconfig
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
 """Folders of what somebody has installed."""
 _LIBRARIES = ("torch", "triton", "numpy")
 """Wherever they lie: a build of one's own is no less a library."""
+_NOTED = "tritune_noted"
 _PYTHON = f"{sysconfig.get_path('stdlib')}/"
 
 
@@ -34,8 +36,32 @@ def line(error: BaseException) -> str:
 def told(error: BaseException) -> str:
     """` (file:line)`, to stand behind what is said of the error; empty where there is none."""
     place = line(error)
-    here = f"{Path.cwd()}/"
-    return f" ({place.removeprefix(here)})" if place else ""
+    return f" ({_short(place)})" if place else ""
+
+
+def _short(place: str) -> str:
+    return place.removeprefix(f"{Path.cwd()}/")
+
+
+def told_in_kernel(error: BaseException) -> str:
+    """The same of the line of a kernel that Triton does not compile, once that is noted."""
+    places: list[tuple[str, int]] = []
+    each: BaseException | None = error
+    while each is not None:  # from the kernel to the function that it calls
+        places += vars(each).get(_NOTED, ())
+        each = each.__cause__
+    own = [f"{file}:{number}" for file, number in places if not _is_elses(file)]
+    return f" ({_short(own[-1])})" if own else ""
+
+
+def note_in_kernel(error: BaseException) -> None:
+    """Note where Triton's code generator was, before Triton takes its frames out of the error."""
+    number = getattr(getattr(error, "node", None), "lineno", None)
+    frames = traceback.walk_tb(error.__traceback__) if number else ()
+    found: list[Any] = [frame.f_locals.get("self") for frame, _ in frames]
+    makers = [one for one in found if hasattr(one, "begin_line")]
+    noted = [(str(one.file_name), one.begin_line + number) for one in makers[-1:]]
+    vars(error).setdefault(_NOTED, noted)  # a cause comes again, as the context
 
 
 def is_installed(file: str | Path) -> bool:

@@ -46,6 +46,8 @@ class Finding:
     file: str
     """Where to look: the lockfile, or the sweep file where nothing is locked."""
     line: int
+    broken: str = ""
+    """Why the locked config cannot be compiled any more: the kernel's fault, not the entry's."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

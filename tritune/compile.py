@@ -35,6 +35,7 @@ from tritune.model import (
     Target,
     Work,
 )
+from tritune.words import plural
 from tritune.workers import Answer, Died, Done, Pool, Raised, TimedOut
 
 T = TypeVar("T")
@@ -73,7 +74,7 @@ def find_launches(
         )
         work[problem] = done[0]
         seen.update({found.candidate: found for found in done[1]})
-        advance(f"{problem}: {len(configs)} configs")
+        advance(f"{problem}: {plural(len(configs), 'config')}")
     ordered = [seen[candidate] for candidate in candidates]
     return Found(
         work=tuple(work[problem] for problem in dict.fromkeys(c.problem for c in candidates)),

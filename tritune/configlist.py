@@ -15,6 +15,7 @@ from tritune.load import find, names_in
 from tritune.model import Value
 from tritune.modules import import_reference
 from tritune.subject import plain_config
+from tritune.words import an
 
 
 def read(_: None, reference: str, axis: str) -> Table:
@@ -27,7 +28,7 @@ def read(_: None, reference: str, axis: str) -> Table:
     found: Any = find(module, name, "configs", _holds_configs)
     if found and not _holds_configs(found):
         raise TableError(
-            f"expected a triton.Config, or a mapping to them, got a {type(found).__name__}",
+            f"expected a triton.Config, or a mapping to them, got {an(type(found).__name__)}",
             where=reference,
             hint=names_in(module, "configs", _holds_configs),
         )
@@ -58,7 +59,7 @@ def rows(reference: str, found: Any, axis: str) -> Iterator[Row]:
 
 def _plain(where: str, live: Any) -> dict[str, Value]:
     if not _is_config(live):
-        raise TableError(f"expected a triton.Config, got a {type(live).__name__}", where=where)
+        raise TableError(f"expected a triton.Config, got {an(type(live).__name__)}", where=where)
     try:
         return plain_config(live)
     except TrituneError as error:

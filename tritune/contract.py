@@ -18,7 +18,7 @@ from tritune.errors import KernelError
 from tritune.model import LAUNCH_OPTIONS, RARE, Value
 
 MISSING = inspect.Parameter.empty
-_NOT_CALLERS = frozenset({"tritune", "triton", "contextlib"})
+_OURS = frozenset({"tritune", "triton", "contextlib"})
 NAMED = 256
 """Sets of names remembered a kernel: one for every place that calls its `config()`."""
 
@@ -197,8 +197,8 @@ def call_site() -> str:
     frame = sys._getframe(1)  # noqa: SLF001  # inspect.stack() reads every source file on the way
     while frame.f_back is not None:
         file, module = frame.f_code.co_filename, frame.f_globals.get("__name__", "")
-        # A dataclass's own `__init__` has no file.
-        if not file.startswith(ours) and module.partition(".")[0] not in _NOT_CALLERS:
+        # By its module as well: what `dataclass` generates is in no file.
+        if not file.startswith(ours) and module.partition(".")[0] not in _OURS:
             break
         frame = frame.f_back
     is_worker = frame.f_globals.get("__name__", "").partition(".")[0] == "multiprocessing"

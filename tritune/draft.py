@@ -15,6 +15,7 @@ from pathlib import Path
 
 from tritune.model import Value
 from tritune.subject import AUTOTUNED, JIT, TUNABLE, Subject
+from tritune.words import plural
 
 GAP = "FILL IN"
 
@@ -75,17 +76,21 @@ def _space(subject: Subject) -> Iterator[str]:
         names = ", ".join(subject.odd)
         yield f"# Not here: {names}, whose values are no numbers, truth values or texts."
     if subject.is_installed and subject.kind == AUTOTUNED:
-        yield f"# Its author's own list of {len(subject.configs)} configs is tried. `space:` goes"
-        yield "# beyond it, and then needs `constraints:` that say what is valid: a config that"
-        yield "# nobody listed may write out of bounds."
+        listed = plural(len(subject.configs), "config")
+        yield f"# Its author's own list of {listed} is tried. A `space:` beyond it"
+        yield "# needs `constraints:` that say what is valid: a config that nobody listed"
+        yield "# may write out of bounds."
         yield "# space:"
         yield from (f"#   {name}: [{', '.join(map(_yaml, v))}]" for name, v in axes.items())
         return
     if len(subject.configs) > 1:
         product = math.prod(len(values) for values in axes.values())
         yield f"# The values in its own list of {len(subject.configs)} configs. Their product is"
-        yield f"# {product:,} configs, wider than the list: see that the kernel is right with all"
-        yield "# of them, or leave `space:` out, which tries exactly the list."
+        if product > len(subject.configs):
+            yield f"# {product:,} configs, wider than the list: see that the kernel is right with"
+            yield "# all of them, or leave `space:` out, which tries exactly the list."
+        else:
+            yield "# that list, which leaving `space:` out tries as well."
     elif subject.kind == JIT:
         yield "# A first guess, of what its constexprs look like: put in what it can run with."
     else:

@@ -10,6 +10,7 @@ from tritune.configtables import Row
 from tritune.errors import TableError
 from tritune.keys import dtype_name, joined, split
 from tritune.model import FIELDS, LAUNCH_OPTIONS, RARE, Config, Value
+from tritune.words import plural
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -124,7 +125,7 @@ def check_row(row: Row, receiver: Receiver, names: Iterable[str]) -> None:
         raise TableError(what, where=row.where, hint=f"--axis NAME: it has {', '.join(there)}")
     if row.ordered and len(row.ordered) != len(receiver.key):
         raise TableError(
-            f"its key has {len(row.ordered)} values, and that of `{receiver.short}` is "
+            f"its key has {plural(len(row.ordered), 'value')}, and that of `{receiver.short}` is "
             f"{', '.join(receiver.key) or 'empty'}",
             where=row.where,
         )

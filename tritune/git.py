@@ -21,7 +21,12 @@ def root() -> Path:
 
 
 def is_revision(text: str) -> bool:
-    """Whether git knows a commit of that name."""
+    """Whether git knows a commit of that name.
+
+    Raises:
+        TrituneError: git cannot know one here: there is no repository.
+    """
+    root()
     try:
         _git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{text}^{{commit}}")
     except TrituneError:

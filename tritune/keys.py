@@ -14,6 +14,7 @@ from typing import Any
 from tritune.contract import Contract
 from tritune.errors import KernelError
 from tritune.model import DTYPES, Value
+from tritune.words import an
 
 ALIGNMENT = 16
 """Bytes; Triton compiles another binary for a pointer that is not a multiple of it."""
@@ -187,7 +188,7 @@ def _thing(contract: Contract, name: str, value: Any) -> str:
     if isinstance(named, str):
         return named
     raise KernelError(
-        f"`{name}` of `{contract.function.short}` is a {type(value).__name__}, "
+        f"`{name}` of `{contract.function.short}` is {an(type(value).__name__)}, "
         "which cannot be part of a key",
         where=contract.function.where,
         hint="a key holds numbers, text, dtypes and functions",

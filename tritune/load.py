@@ -21,6 +21,7 @@ from tritune.identity import problem_digest, source_digest
 from tritune.model import LOCKFILE, Config, KernelInfo, Value
 from tritune.modules import FILE_HINT, import_reference
 from tritune.references import few
+from tritune.words import an
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +200,7 @@ def _with_source(kernel: Any, where: str) -> Any:
 
 
 def _kind(thing: object) -> str:
-    return f"a {type(thing).__name__}"
+    return an(type(thing).__name__)
 
 
 def _marked(function: Callable[..., Any]) -> list[Any]:

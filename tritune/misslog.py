@@ -1,7 +1,8 @@
 """misslog: what TRITUNE_LOG wrote at run time -> the keys that were missed, and how often.
 
 A server that is killed, or a disk that fills, leaves a line that is cut off: it is left out, and
-told. A process writes a key once, so the count is one of processes.
+told. A process writes a key once, so the count is one of processes. The keys of a trace are read
+as well: those were launched, missed or not, and each line says how often.
 """
 
 from __future__ import annotations
@@ -30,9 +31,10 @@ class MissLog:
     """The misses of a log, in the order of their first line."""
 
     counts: tuple[tuple[tuple[str, str], int], ...]
-    """(kernel, key) -> lines."""
+    """(kernel, key) -> lines; of a trace, launches."""
     cut: tuple[int, ...] = ()
     """The numbers of lines that are not whole."""
+    is_trace: bool = False
 
     def of(self, kernel: str) -> tuple[tuple[str, int], ...]:
         """The keys of one kernel, and how often each was missed."""
@@ -61,16 +63,22 @@ def read(path: Path) -> MissLog:
             where=f"{path}:{cut[0]}",
             hint="TRITUNE_LOG=FILE, set where the kernels run, writes one",
         )
-    counts = Counter(miss for miss in misses.values() if miss is not None)
-    return MissLog(counts=tuple(counts.items()), cut=cut)
+    counts: Counter[tuple[str, str]] = Counter()
+    launches = [launched for _, launched in filter(None, misses.values())]
+    for at, launched in filter(None, misses.values()):
+        counts[at] += launched or 1
+    return MissLog(counts=tuple(counts.items()), cut=cut, is_trace=any(launches))
 
 
-def _miss(line: str) -> tuple[str, str] | None:
+def _miss(line: str) -> tuple[tuple[str, str], int] | None:
+    """The kernel and the key of a line, and its launches; 0 where it is no trace's."""
     try:
         found: Any = json.loads(line)
     except (ValueError, RecursionError):
         return None
     match found:
+        case {"kernel": str(kernel), "key": str(key), "count": int(count)}:
+            return (kernel, key), count
         case {"kernel": str(kernel), "key": str(key)}:
-            return kernel, key
+            return (kernel, key), 0
     return None

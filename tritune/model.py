@@ -546,7 +546,7 @@ class Missed:
 
     key: str
     lines: int
-    """So many of the log: each is a process that missed it."""
+    """So many of the log: each is a process that missed it; of a trace, its launches."""
     problem: Problem | None = None
     kept: tuple[str, ...] = ()
     """Axes of the problem whose values are the sweep file's, as the key does not say them."""
@@ -554,6 +554,8 @@ class Missed:
     """The problem stands in the sweep file already."""
     why: str = ""
     """Why there is no problem of it."""
+    is_traced: bool = False
+    """The log is a trace's: it was launched, missed or not."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

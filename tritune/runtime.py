@@ -5,6 +5,8 @@ Standard library only; triton is imported when the first kernel is decorated, to
 
 from __future__ import annotations
 
+import math
+import numbers
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -60,6 +62,13 @@ class Problem:
                 where=caller(),
                 hint='it is "kernel" or "op"',
             )
+        for name, amount in (("flops", self.flops), ("bytes", self.bytes)):
+            if amount is not None and not _is_amount(amount):
+                raise KernelError(
+                    f"{name}={amount!r:.60} of a Problem",
+                    where=caller(),
+                    hint="it is a number of at least 0, or left out",
+                )
 
 
 def kernel(
@@ -178,6 +187,11 @@ def _no_default(function: contracts.Function) -> KernelError:
         where=function.where,
         hint="say default=dict(BLOCK=128, ..., num_warps=4): its names are the tunables",
     )
+
+
+def _is_amount(value: Any) -> bool:
+    is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)  # numpy's, too
+    return is_number and bool(0 <= value < math.inf)
 
 
 def _check_kernel(kernel: Any, who: str) -> None:

@@ -219,10 +219,20 @@ def _space(sweep: Sweep, info: KernelInfo) -> Iterator[SpecError]:
 def _beyond(sweep: Sweep, info: KernelInfo) -> Iterator[SpecError]:
     """A config that its author did not list may read or write out of bounds, and be fast."""
     sections = [section.constraints for section in sweep.sections]
-    if info.foreign and any(_space_paths(sweep)) and not any((sweep.constraints, *sections)):
+    if info.foreign and _adds(sweep, info) and not any((sweep.constraints, *sections)):
         what = f"nothing says which configs are valid beyond the {len(info.configs)} of its author"
         hint = "add `constraints:` that say it, or leave `space:` out to try the author's own list"
         yield SpecError(what, where=sweep.where("space"), hint=hint)
+
+
+def _adds(sweep: Sweep, info: KernelInfo) -> bool:
+    """Whether the space has a config, on whatever target, that is not in the kernel's own list."""
+    axes: dict[str, tuple[Value, ...]] = {}
+    for axis in (*sweep.space, *(axis for one in sweep.sections for axis in one.space)):
+        axes[axis.name] = (*axes.get(axis.name, ()), *axis.values)
+    listed = set(info.configs)
+    made = (dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values()))
+    return any(Config.of(info.default.as_dict() | one) not in listed for one in made)
 
 
 def _rows(sweep: Sweep) -> Iterator[tuple[str, set[str]]]:

@@ -29,6 +29,7 @@ from tritune.load import (
 )
 from tritune.model import FIELDS, PLAIN, USUAL, Config, Value
 from tritune.modules import import_reference
+from tritune.words import an
 
 TUNABLE, AUTOTUNED, JIT = "tunable", "autotuned", "jit"
 
@@ -92,7 +93,7 @@ def describe(_: None, reference: str) -> Subject:
     found: Any = find(module, name, "Triton kernels", is_triton)
     if not is_triton(found):
         raise KernelError(
-            f"`{name}` is a {type(found).__name__}, not a Triton kernel",
+            f"`{name}` is {an(type(found).__name__)}, not a Triton kernel",
             where=place(module),
             hint=names_in(module, "Triton kernels", is_triton),
         )
@@ -223,7 +224,7 @@ def plain_config(live: Any) -> dict[str, Value]:
     made: dict[str, Value] = {}
     for name, value in values.items():
         if not is_plain(value):
-            what = f"`{name}` is a {type(value).__name__}, which no lockfile can hold"
+            what = f"`{name}` is {an(type(value).__name__)}, which no lockfile can hold"
             raise KernelError(what, hint="a config holds numbers, truth values and texts")
         made[name] = value
     return made

@@ -85,19 +85,23 @@ def _translate(document: Document, error: Mapping[str, Any]) -> None:
         document.mistake(loc, "expected at least one item, got an empty list", "add one")
     else:
         expected = _EXPECTED.get(kind, "something else").format(**context).replace("'", "`")
-        document.mistake(loc, f"expected {expected}, got {got(value)}", _hint(loc, kind, value))
+        hint = _hint(document, loc, kind, value)
+        document.mistake(loc, f"expected {expected}, got {got(value)}", hint)
 
 
 def _slip(document: Document, loc: Loc, slip: Slip) -> None:
     document.mistake((*loc, *slip.loc), slip.what, slip.hint, key=slip.at_key)
 
 
-def _hint(loc: Loc, kind: str, value: object) -> str:
+def _hint(document: Document, loc: Loc, kind: str, value: object) -> str:
     if value is None:
         return "write a value, or remove the key"
     if kind == "string_type":
         quote = f'quote it: "{value.text}"' if isinstance(value, Odd) else "write module:name"
         return _TEXTS.get(str(loc[0]), quote)
+    is_below = document.place(loc)[0] > document.place(loc, key=True)[0]
+    if kind == "list_type" and isinstance(value, dict) and is_below:
+        return "begin the row with `- `"
     return _NEXT.get(kind, "")
 
 

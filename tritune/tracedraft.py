@@ -18,6 +18,7 @@ from tritune.draft import targets
 from tritune.keys import split, value_of
 from tritune.misslog import LONG_DTYPES
 from tritune.tracelog import TracedKernel, TracedLaunch
+from tritune.words import an
 
 SMOKE = 200_000
 """Of elements and programs together: what the interpreter does in a second or so."""
@@ -46,7 +47,7 @@ def why_not(kernel: TracedKernel) -> str:
     return whys[0] if whys and all(whys) else ""
 
 
-_ASK = "its own sweep file knows how: --shapes-from keys.jsonl"
+_ASK = "its keys do not say all axes of its problems"
 
 
 def why_not_launch(launch: TracedLaunch) -> str:
@@ -57,7 +58,7 @@ def why_not_launch(launch: TracedLaunch) -> str:
     every = [*said["args"], *said["kwargs"].values()]
     strange = [text for fact in every for text in _strange(fact)]
     if strange:
-        return f"it passes a {strange[0]}, which no file can hold"
+        return f"it passes {an(strange[0])}, which no file can hold"
     if not said["grid"].get("fixed") and not said["grid"].get("table"):
         return "its grid could not be asked for"
     return ""

@@ -20,6 +20,7 @@ from triton.runtime.autotuner import Config as TritonConfig
 from tritune.contract import Contract, Function, incomplete, layers, rare
 from tritune.errors import KernelError
 from tritune.model import FIELDS, LAUNCH_OPTIONS, RARE, USUAL, Config, Value
+from tritune.words import an
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -235,7 +236,7 @@ def _check_plain(config: Mapping[str, Value], function: Function) -> None:
     for name, value in config.items():
         if value is not None and not isinstance(value, (bool, int, float, str)):
             raise KernelError(
-                f"{name} of a config of `{function.short}` is a {type(value).__name__}, "
+                f"{name} of a config of `{function.short}` is {an(type(value).__name__)}, "
                 "which no lockfile can hold",
                 where=function.where,
             )

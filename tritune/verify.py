@@ -16,6 +16,7 @@ from unittest import mock
 
 from tritune.device import light
 from tritune.errors import KernelError
+from tritune.words import plural
 
 TOLERANCE = {"float64": 1e-10, "float32": 2e-3, "float16": 1e-2, "bfloat16": 6e-2}
 """Largest error by the output's type; fp32 allows for tf32 products, Triton's default for a dot."""
@@ -67,7 +68,7 @@ def difference(outputs: Sequence[Any], references: Sequence[Any]) -> Difference:
     """
     if len(outputs) != len(references) or not outputs:
         raise KernelError(
-            f"the op returns {len(outputs)} tensors and its reference {len(references)}",
+            f"the op returns {plural(len(outputs), 'tensor')} and its reference {len(references)}",
             hint="let both return the same tensors, in the same order",
         )
     found = [

@@ -55,7 +55,9 @@ def _number(text: str) -> int | float:
         return int(text)
     value = float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
     whole = math.isfinite(value) and abs(value) <= LARGEST and value.is_integer()
-    return int(Decimal(text)) if whole and "e" in text.lower() else value
+    if not whole or "e" not in text.lower():
+        return value
+    return int(Decimal(text)) if value else 0  # there are zeros that are none to Decimal
 
 
 def _odd(text: str) -> Odd:

@@ -11,7 +11,7 @@ import click
 
 from tritune.cli import options as shared
 from tritune.cli.root import NO
-from tritune.errors import LockError, TrituneError
+from tritune.errors import EnvironmentFaultError, LockError, TrituneError
 
 if TYPE_CHECKING:
     from tritune.model import Lock
@@ -55,8 +55,8 @@ class _Side:
 
 def _sides(old: str | None, new: str | None) -> tuple[_Side, _Side]:
     if old is not None and new is None and Path(old).is_file():
-        return _revision("HEAD"), _file(Path(old))
-    return _side(old or "HEAD"), _side(new) if new else _working_tree()
+        return _last_commit(), _file(Path(old))
+    return _side(old) if old else _last_commit(), _side(new) if new else _working_tree()
 
 
 def _pairs(old: _Side, new: _Side) -> list[tuple[str, Lock, Lock]]:
@@ -79,7 +79,7 @@ def _side(text: str) -> _Side:
     if colon:
         found = lock.parse(git.text_at(revision, path), text)
         return _Side(locks={path: found}, single=True)
-    if git.is_revision(text):
+    if _is_revision(text):
         return _revision(text)
     raise LockError(
         f"`{text}` is neither a file nor a revision",
@@ -96,6 +96,26 @@ def _file(path: Path) -> _Side:
     except (ValueError, TrituneError):  # outside of any repository
         name = str(path)
     return _Side(locks={name: lock.read(path)}, single=True)
+
+
+def _last_commit() -> _Side:
+    if not _is_revision("HEAD"):
+        raise LockError("there is no commit to compare with", hint=_TWO)
+    return _revision("HEAD")
+
+
+def _is_revision(text: str) -> bool:
+    from tritune import git
+
+    try:
+        return git.is_revision(text)
+    except EnvironmentFaultError:
+        raise
+    except TrituneError as error:
+        raise LockError(error.what, where=error.where, hint=_TWO) from None
+
+
+_TWO = "name two lockfiles: tritune diff OLD NEW"
 
 
 def _revision(revision: str) -> _Side:

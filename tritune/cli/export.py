@@ -84,11 +84,7 @@ def _kept(path: Path | None, named: dict[str, str | None], only: str | None) -> 
     held = _read(path or _single(project.lockfiles()))
     held = filters.keep(held, [filters.of_kernel(_one(held, named["kernel"], "--kernel"))])
     held = filters.keep(held, [filters.of_device(_one(held, named["device"], "--device"))])
-    if only:
-        held = filters.keep(held, [filters.only(only, [held])])
-    if not held.entries:
-        raise click.BadParameter("no entry is left", param_hint="'--only'")
-    return held
+    return filters.kept(only, [held])[0] if only else held
 
 
 def _read(path: Path) -> Lock:

@@ -12,6 +12,7 @@ from typing import TypeVar
 import click
 
 from tritune import keys
+from tritune.errors import SpecError
 from tritune.model import Entry, Lock, LockedKey, Rejected, Value
 
 T = TypeVar("T")
@@ -64,6 +65,19 @@ def keep(lock: Lock, tests: Sequence[Callable[[Locked], bool]]) -> Lock:
         devices=tuple(device for device in lock.devices if device.name in devices),
         near=tuple(item for item in lock.near if item[0] in kernels),
     )
+
+
+def kept(text: str, locks: Sequence[Lock]) -> list[Lock]:
+    """Locks with only the entries for which `--only` holds.
+
+    Raises:
+        SpecError: it holds for none.
+    """
+    test = only(text, locks)
+    left = [keep(lock, [test]) for lock in locks]
+    if not any(lock.entries for lock in left):
+        raise SpecError("no entry is left", where=f"--only {text}")
+    return left
 
 
 def known_name(name: str, flag: str, locks: Iterable[Lock]) -> str:

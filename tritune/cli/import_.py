@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tritune.cli import options as shared
+from tritune.words import plural
 
 if TYPE_CHECKING:
     from tritune.configtables import Row
@@ -122,7 +123,7 @@ def _notes(one: Imported) -> Iterator[str]:
         more = f" and {len(rows) - 8} more" if len(rows) > 8 else ""
         yield f"no problem of the sweep file asks for {', '.join(rows[:8])}{more}"
     if one.taken.without:
-        yield f"it has nothing for {one.taken.without} problems of the sweep file"
+        yield f"it has nothing for {plural(one.taken.without, 'problem')} of the sweep file"
     for key, text in one.taken.broken:
         yield f"{key}: the sweep file's `{text}` rules its config out; it is locked all the same"
     if one.taken.aside:

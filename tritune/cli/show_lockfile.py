@@ -31,14 +31,15 @@ def lockfile(
 
     paths = (path,) if path else project.lockfiles()
     locks = [lock.read(each) for each in paths]
-    tests = []
     if kernel:
-        tests.append(filters.of_kernel(filters.known_name(kernel, "--kernel", locks)))
+        wanted = filters.of_kernel(filters.known_name(kernel, "--kernel", locks))
+        locks = [filters.keep(each, [wanted]) for each in locks]
     if device:
-        tests.append(filters.of_device(filters.known_name(device, "--device", locks)))
+        wanted = filters.of_device(filters.known_name(device, "--device", locks))
+        locks = [filters.keep(each, [wanted]) for each in locks]
     if only:
-        tests.append(filters.only(only, locks))
-    kept = [(str(at), filters.keep(each, tests)) for at, each in zip(paths, locks, strict=True)]
+        locks = filters.kept(only, locks)
+    kept = [(str(at), each) for at, each in zip(paths, locks, strict=True)]
     if as_json:
         from tritune.views import json_view
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from tritune import intercept, launches
+from tritune import blame, intercept, launches
 from tritune.device import fakes, resources, stages
 from tritune.device.stages import StandIn, Stopped, Watch, gpu_target
 from tritune.errors import TrituneError
@@ -220,12 +220,14 @@ def _told(attempt: Callable[[], T]) -> T:
     except TrituneError:
         raise
     except Exception as error:
-        raise CompilerError(brief(error)) from error
+        raise CompilerError(f"{brief(error)}{blame.told_in_kernel(error)}") from error
 
 
 def brief(error: BaseException) -> str:
     """One line: the error's type and the line of its text that says most."""
     cause = error.__cause__ or error
+    while hasattr(cause, "node") and cause.__cause__ is not None:  # in a function that it calls
+        cause = cause.__cause__
     lines = [line.strip() for line in str(cause).splitlines() if line.strip()]
     telling = [line for line in lines if TELLING.search(line) and "Repro command" not in line]
     said = (telling or lines or [""])[-1]

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from tritune import blame
 from tritune.model import Target
 
 ABOVE_LLVM = ("num_stages",)
@@ -83,13 +84,18 @@ def gpu_target(target: Target) -> Any:
 
 def watch(target: Target) -> Watch:
     """Watch every compile for *target* in this process, from now on; its one watch a backend."""
-    from triton.compiler.compiler import make_backend
+    from triton.compiler import compiler
 
-    backend = type(make_backend(gpu_target(target)))
+    backend = type(compiler.make_backend(gpu_target(target)))
     add_stages = backend.add_stages
     watched: Watch = getattr(backend, "tritune_watch", None) or Watch()
     if hasattr(backend, "tritune_watch"):
         return watched
+    cut = compiler.filter_traceback
+
+    def note_and_cut(error: BaseException) -> None:
+        blame.note_in_kernel(error)
+        cut(error)
 
     def add(self: Any, stages: dict[str, Any], options: Any, *rest: Any) -> None:
         add_stages(self, stages, options, *rest)
@@ -102,6 +108,7 @@ def watch(target: Target) -> Watch:
         stages[below[0]] = _first(watched, stages[below[0]], options, state)
 
     backend.add_stages, backend.tritune_watch = add, watched
+    compiler.filter_traceback = note_and_cut
     return watched
 
 

@@ -18,6 +18,7 @@ from tritune.pipeline.conclude import nothing
 from tritune.pipeline.job import Job, SweepOptions
 from tritune.pipeline.looking import Asked, Lockfile, described, desks, look
 from tritune.setting import Setting, find
+from tritune.words import plural
 from tritune.workers import Pool
 
 
@@ -191,7 +192,7 @@ def _targets_without_entries(
 ) -> Iterator[Finding]:
     """What the file says it ships on, and what was asked for, of which nothing is locked."""
     named = options.targets or asked.sweep.targets
-    why = f"nothing is locked for any of its {len(asked.sweep.problems)} problems"
+    why = f"nothing is locked for any of its {plural(len(asked.sweep.problems), 'problem')}"
     for name in named:
         if not any(is_called(chip, name) for chip in chips.values()):
             yield asked.finding(Status.MISSING, why, "targets", name)

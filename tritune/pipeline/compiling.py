@@ -18,6 +18,7 @@ from tritune.model import Candidate, Compiled, Problem, Rejected, Step, Target
 from tritune.pipeline import overlap, prepare
 from tritune.pipeline.job import Job, Observer, SweepOptions, checked, near, start
 from tritune.setting import Setting
+from tritune.words import plural
 from tritune.workers import Done, Pool
 
 SERVED_LIMIT_S = 60.0
@@ -112,7 +113,7 @@ def adopt(job: Job, pool: Pool, folder: Path) -> None:
             what = f"cannot be copied: {error.strerror or error}"
             where = str(error.filename or near(folder.absolute()))
             raise EnvironmentFaultError(what, where=where) from error
-        said.append(f"{count:,} binaries of {near(folder.absolute())} serve here")
+        said.append(f"{plural(count, 'binary', 'binaries')} of {near(folder.absolute())} taken")
 
 
 def _compile(job: Job, pool: Pool, output: Path | None) -> CompileReport:
@@ -146,7 +147,7 @@ def _write(job: Job, pool: Pool, output: Path) -> None:
             )
         except OSError as error:
             raise places.unwritable(output, error) from error
-        said.append(f"{count:,} binaries are in {near(output.absolute())}")
+        said.append(f"{plural(count, 'binary', 'binaries')} in {near(output.absolute())}")
 
 
 def _report(

@@ -178,4 +178,5 @@ def _finding(
         problem=problem,
         file=file,
         line=line,
+        broken="" if entry is None else seen.broken,
     )

@@ -20,6 +20,7 @@ from tritune.model import DTYPES, KernelInfo, Missed, Problem, Report, Sweep, Ta
 from tritune.pipeline.conclude import nothing
 from tritune.pipeline.job import Job, narrowed, near
 from tritune.pipeline.looking import desks
+from tritune.words import plural
 from tritune.workers import Answer, Done
 
 LIMIT_S = 120.0
@@ -54,7 +55,9 @@ def nothing_missed(job: Job) -> Report:
     log, name = near(path.absolute()), job.info.name
     if job.missed:
         return nothing(job, f"no problem has a key that {log} names")
-    return nothing(job, f"{log} has no miss of {name}; {_held(misslog.read(path))}")
+    held = misslog.read(path)
+    what = "launch" if held.is_trace else "miss"
+    return nothing(job, f"{log} has no {what} of {name}; {_held(held, f'{what}es')}")
 
 
 def names_others_alone(path: Path, reports: Sequence[Report]) -> bool:
@@ -63,14 +66,14 @@ def names_others_alone(path: Path, reports: Sequence[Report]) -> bool:
     return not found and bool(misslog.read(path).counts)
 
 
-def _held(log: MissLog) -> str:
+def _held(log: MissLog, what: str) -> str:
     """The kernels that a log names, in its order."""
     names = log.kernels
     if not names:
         return "it is empty"
     rest = len(names) - SHOWN
-    more = f" and {rest} more kernel{'' if rest == 1 else 's'}" if rest > 0 else ""
-    return f"it has misses of {', '.join(names[:SHOWN])}{more}"
+    more = f" and {plural(rest, 'more kernel')}" if rest > 0 else ""
+    return f"it has {what} of {', '.join(names[:SHOWN])}{more}"
 
 
 def guesses(rows: Sequence[Problem], key: str) -> tuple[Guess, ...]:
@@ -91,7 +94,8 @@ def _cut(log: MissLog, path: Path) -> Iterator[str]:
 
 
 def _asked_for(job: Job, log: MissLog) -> Job:
-    missed = problems_of(job.sweep, job.info, job.target, log.of(job.info.name))
+    found = problems_of(job.sweep, job.info, job.target, log.of(job.info.name))
+    missed = tuple(replace(one, is_traced=log.is_trace) for one in found)
     problems = tuple(one.problem for one in missed if one.problem is not None)
     sweep = replace(job.sweep, problems=problems)
     return replace(job, sweep=narrowed(sweep, job.options.only), missed=missed)

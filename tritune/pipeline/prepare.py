@@ -26,6 +26,7 @@ from tritune.model import (
     Rejected,
 )
 from tritune.pipeline.job import Job, near
+from tritune.words import plural
 from tritune.workers import Pool
 
 FIRST_FEW = 3
@@ -75,7 +76,7 @@ def _refuse_empty(job: Job, configs: Sequence[Config]) -> None:
     ]
     if len(empty) == len(job.sweep.problems):
         raise SpecError(
-            f"they leave none of the {len(configs):,} configs on any problem",
+            f"they leave none of {plural(len(configs), 'config')} on any problem",
             where=job.sweep.where("constraints"),
             hint=f"`tritune show space {job.sweep.path}` says what each of them removes",
         )
@@ -106,7 +107,7 @@ def find_launches(
             raise _in_both_places(job, conflict) from None
         classes = len({one.compile_class for one in found.launches if one.grids})
         total = len(found.launches) + len(found.rejected)
-        said.append(f"{total:,} candidates make {classes:,} distinct compiles")
+        said.append(f"{plural(total, 'candidate')}, {plural(classes, 'distinct compile')}")
     _refuse_shared_keys(job, found.launches)
     return found
 
@@ -169,13 +170,13 @@ def _refuse_shared_keys(job: Job, found: Sequence[Launches]) -> None:
 def announce(job: Job, found: Sequence[Launches]) -> None:
     """Before hours of work: what, about how long, and which file."""
     classes = len({one.compile_class for one in found if one.grids})
-    lines = [
-        f"{len(found):,} candidates on {len(job.sweep.problems)} problems for {job.target.name}"
-    ]
+    problems = plural(len(job.sweep.problems), "problem")
+    lines = [f"{plural(len(found), 'candidate')} on {problems} for {job.target.name}"]
     if job.setting.index is not None:
         seconds = START_S + classes * (LOWER_S + COMPILE_S) / job.jobs + len(found) * MEASURE_S
         about = f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
-        lines.append(f"about {about} with {job.jobs} compile processes")
+        processes = plural(job.jobs, "compile process", "compile processes")
+        lines.append(f"about {about} with {processes}")
     if job.setting.identity is None:
         lines.append("writes nothing")
     else:
@@ -196,10 +197,10 @@ def group(
             found.launches, lowered, target=job.target, work=found.by_problem, lead=lead
         )
         oversize = sum(one.reason is Reason.SHARED for one in rejected)
-        same = sum(len(group.aliases) for group in groups)
+        same = plural(sum(len(group.aliases) for group in groups), "candidate")
         said.append(
-            f"{len(classes):,} lowered for {job.target.name}: {same:,} candidates launch the same "
-            f"as another, {oversize:,} exceed its shared memory before LLVM"
+            f"{len(classes):,} lowered for {job.target.name}: {same} the same as another, "
+            f"{oversize:,} beyond its shared memory before LLVM"
         )
     return groups, rejected
 

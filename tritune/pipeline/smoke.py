@@ -13,6 +13,7 @@ from tritune.device import interpreter
 from tritune.errors import ManyMistakesError, TrituneError, of_many
 from tritune.model import Candidate, Config, Problem, Reason, Rejected, Verified
 from tritune.pipeline.job import Job
+from tritune.words import plural
 from tritune.workers import Answer, Died, Done, Pool, Raised, TimedOut
 
 INTERPRET_LIMIT_S = 120.0
@@ -46,11 +47,12 @@ def interpret(job: Job) -> tuple[Rejected, ...]:
         configs = len({task[0].config.meta() for task in tasks})
         reached = {one.config.meta() for (one,) in tasks if one not in found.left_out}
         job.not_interpreted.extend(_not_reached(job, reached))
+        left = job.not_interpreted
         said.append(
-            f"{configs} distinct sets of meta-parameters on "
-            f"{_counted(len(job.sweep.smoke), 'smoke problem')}: "
+            f"{plural(configs, 'distinct set')} of meta-parameters on "
+            f"{plural(len(job.sweep.smoke), 'smoke problem')}: "
             f"{found.counted(len(tasks))}"
-            + (f", {len(job.not_interpreted):,} sets not reached" if job.not_interpreted else "")
+            + (f", {plural(len(left), 'set')} not reached" if left else "")
         )
     job.warnings.extend(found.warnings())
     _warn(job)
@@ -109,7 +111,7 @@ class _Interpreted:
                 "on a bfloat16 smoke problem may be its own: use float16 in `smoke:`"
             )
         for detail, times in Counter(one.detail for one in self.unverified).items():
-            yield f"{_counted(times, 'run')} cannot be verified with no GPU: {detail}"
+            yield f"{plural(times, 'run')} cannot be verified with no GPU: {detail}"
 
 
 def _out(candidate: Candidate, reason: Reason, detail: str) -> Rejected:
@@ -133,7 +135,7 @@ def _failures(job: Job, wrong: Sequence[Rejected]) -> Iterator[TrituneError]:
     for one in wrong:
         alike.setdefault((one.candidate.problem, one.reason), []).append(one)
     for (problem, reason), rejected in alike.items():
-        configs = _counted(len(rejected), "config")
+        configs = plural(len(rejected), "config")
         yield TrituneError(
             f"{reason.value}, {configs} on {problem}: {rejected[0].detail}",
             where=job.sweep.where("smoke"),
@@ -165,10 +167,6 @@ def _warn(job: Job) -> None:
         "the interpreter has not verified what no smoke problem can run under the constraints or "
         f"the prune function: {first}{more}"
     )
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def all_wrong(job: Job, wrong: Sequence[Rejected]) -> tuple[Problem, ...]:

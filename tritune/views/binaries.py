@@ -16,7 +16,8 @@ from tritune.views.columns import Column, config_columns, problem_lines
 from tritune.views.nextsteps import shown_path
 from tritune.views.page import line, page, table
 from tritune.views.terminal import steps_text
-from tritune.views.units import NONE, format_bytes, format_percent, format_s, plural
+from tritune.views.units import NONE, format_bytes, format_percent, format_s
+from tritune.words import plural
 
 if TYPE_CHECKING:
     from tritune.pipeline.compiling import Built, CompileReport

@@ -49,11 +49,15 @@ def github(findings: Sequence[Finding], failing: Collection[Status]) -> str:
 def _told(
     findings: Iterable[Finding], failing: Collection[Status]
 ) -> Iterator[tuple[Finding, str]]:
-    """What is not fresh, and what to say of it; one line for all of a kind that do not fail."""
+    """What is not fresh, and what to say of it; one line for all of a kind that do not fail.
+
+    One line also for all that the kernel cannot run for the same reason: it is to be mended once.
+    """
     groups: dict[object, list[Finding]] = defaultdict(list)
     for one in findings:
         if one.why:
-            at = (one.file, one.line, one.key, one.device) if one.status in failing else one.device
+            is_alone = one.status in failing and not one.broken
+            at = (one.file, one.line, one.key, one.device) if is_alone else one.device
             groups[one.status, one.kernel, one.why, at].append(one)
     for first, *more in groups.values():
         key = first.key or (str(first.problem) if first.problem else "")

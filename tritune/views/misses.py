@@ -10,7 +10,7 @@ from rich.text import Text
 from tritune.model import Missed, Problem, Report, Value
 from tritune.views.columns import problem_lines
 from tritune.views.page import line
-from tritune.views.units import plural
+from tritune.words import plural
 
 
 def missed_text(report: Report) -> Text | None:
@@ -25,13 +25,16 @@ def _problems(missed: Sequence[Missed]) -> list[str]:
     found = [(one, one.problem) for one in missed if one.problem is not None]
     texts = problem_lines([problem for _, problem in found]) if found else ()
     wide = max(map(len, texts), default=0)
+    is_traced = any(one.is_traced for one in missed)
+    times = ("launch", "launches") if is_traced else ("time",)
     rows = [
-        f"  {text.ljust(wide)}  {plural(one.lines, 'time')}"
+        f"  {text.ljust(wide)}  {plural(one.lines, *times)}"
         for text, (one, _) in zip(texts, found, strict=True)
     ]
     kept = dict.fromkeys(name for one in missed for name in one.kept)
     said = [f"as in the sweep file: {', '.join(kept)}"] if kept else []
-    return [f"missed at run time: {plural(len(missed), 'key')}", *rows, *said]
+    head = "launched in the trace" if is_traced else "missed at run time"
+    return [f"{head}: {plural(len(missed), 'key')}", *rows, *said]
 
 
 def _without(missed: Sequence[Missed]) -> list[str]:

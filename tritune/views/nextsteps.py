@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rich.text import Text
 
-from tritune.model import Reason, Rejected, Report
+from tritune.model import IN_INTERPRETER, Outcome, Reason, Rejected, Report
 from tritune.views.page import line
 
 _SPACE = {
@@ -24,8 +24,10 @@ _SPACE = {
     Reason.TIMEOUT,
 }
 """Reasons that other values in `space:` may cure; all else is the kernel's, or its op's."""
-_VALUE = re.compile(r"power of (2|two)|maximum tensor numel|shapes should have M >=")
+_VALUE = re.compile(r"power of (?:2|two)|maximum tensor numel|shapes should have M >=")
 """What Triton says, compiled or interpreted, of a block with a size that it does not take."""
+_PLACED_VALUE = re.compile(rf"(?:{_VALUE.pattern}).*\((\S+:\d+)\)$")
+"""The same with the line of the kernel that it says it of."""
 
 
 def next_text(reports: Sequence[Report]) -> Text | None:
@@ -45,13 +47,17 @@ def shown_path(path: str) -> str:
 
 
 def _why_not(reports: Sequence[Report]) -> list[str]:
-    """Only a sweep on a GPU, or a record of one, leaves a journal to show it from."""
+    """Only a sweep on a GPU, or a record of one, leaves a journal that has what it rejected."""
     return [
         f"{'why none' if _is_failed(one) else 'why not another'}: "
         f"tritune show rejected {shown_path(one.sweep)}"
         for one in reports
-        if one.gpu_s or one.replayed
+        if (one.gpu_s or one.replayed) and any(map(_is_journalled, one.outcomes))
     ]
+
+
+def _is_journalled(outcome: Outcome) -> bool:
+    return isinstance(outcome, Rejected) and outcome.reason not in IN_INTERPRETER
 
 
 def _elsewhere(reports: Sequence[Report]) -> list[str]:
@@ -81,23 +87,48 @@ def _cures(reports: Sequence[Report]) -> list[str]:
 
 def _cure(sweep: str, reports: Sequence[Report]) -> str:
     broken = [one for one in reports if not _is_of_values(one)]
-    cures = [_mending(broken)] if broken else []
-    if len(broken) < len(reports):
-        cures.insert(0, f"give other values in the space of {sweep}")
+    cures = [f"give other values in the space of {sweep}"] if len(broken) < len(reports) else []
+    cures += dict.fromkeys(filter(None, map(_passed, broken)))
+    if plain := [one for one in broken if not _passed(one)]:
+        cures.append(_mending(plain))
     return " and ".join(cures)
 
 
 def _is_of_values(report: Report) -> bool:
     """Whether other values in `space:` may cure all of it."""
-    lost = set(report.unsolved)
+    return all(one.reason in _SPACE or _is_of_the_space(one) for one in _lost(report))
+
+
+def _lost(report: Report) -> list[Rejected]:
+    """What was rejected of the problems that nothing solved."""
     out = (one for one in report.outcomes if isinstance(one, Rejected))
-    ours = (one for one in out if one.candidate.problem in lost)
-    return all(one.reason in _SPACE or _VALUE.search(one.detail) for one in ours)
+    return [one for one in out if one.candidate.problem in {*report.unsolved}]
+
+
+def _is_of_the_space(one: Rejected) -> bool:
+    """Whether a value of a meta-parameter may be what Triton does not take."""
+    found = _VALUE.search(one.detail)
+    values = [v for v in one.candidate.config.meta().as_dict().values() if type(v) is int]
+    if found and found[0].startswith("power of"):
+        return any(value & (value - 1) for value in values)
+    return bool(found and values)
+
+
+def _passed(report: Report) -> str:
+    """What is to be said of a value that Triton does not take, and the kernel's caller passes."""
+    places = [found[1] for one in _lost(report) if (found := _PLACED_VALUE.search(one.detail))]
+    if not places:
+        return ""
+    return f"mend what the caller of {_short(report)} passes for {places[0]}, or that line"
 
 
 def _mending(reports: Sequence[Report]) -> str:
     """What is the reader's to mend: no kernel of an installed package."""
-    own = [one.kernel.name.rpartition(":")[2] for one in reports if not one.kernel.installed]
+    own = [_short(one) for one in reports if not one.kernel.installed]
     if not own:
         return f"mend the problem function {reports[0].kernel.problem.rpartition(':')[2]}"
     return f"mend {', '.join(own)} or {'its' if len(own) == 1 else 'their'} problem function"
+
+
+def _short(report: Report) -> str:
+    return report.kernel.name.rpartition(":")[2]

@@ -13,7 +13,8 @@ from rich.text import Text
 from tritune.views import json_view
 from tritune.views.columns import Column, key_lines
 from tritune.views.page import line, page, table
-from tritune.views.units import NONE, format_s, format_us, plural
+from tritune.views.units import NONE, format_s, format_us
+from tritune.words import plural
 
 if TYPE_CHECKING:
     from tritune.pipeline.retiming import Retimed, Retiming

@@ -22,8 +22,8 @@ from tritune.views.units import (
     format_percent,
     format_ratio,
     format_us,
-    plural,
 )
+from tritune.words import plural
 
 if TYPE_CHECKING:
     from tritune.space import Removed, SpaceCount

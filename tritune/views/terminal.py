@@ -37,8 +37,8 @@ from tritune.views.units import (
     format_ratio,
     format_s,
     format_us,
-    plural,
 )
+from tritune.words import plural
 
 
 def summaries(reports: Sequence[Report], *, width: int = PLAIN_WIDTH) -> Group:

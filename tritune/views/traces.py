@@ -12,7 +12,8 @@ from tritune.model import LOCKFILE
 from tritune.views import json_view
 from tritune.views.columns import Column
 from tritune.views.page import line, page, table
-from tritune.views.units import NONE, figures, format_count, format_percent, format_us, plural
+from tritune.views.units import NONE, figures, format_count, format_percent, format_us
+from tritune.words import plural
 
 if TYPE_CHECKING:
     from tritune.pipeline.tracing import Traced
@@ -133,6 +134,10 @@ def _after(traced: Traced) -> Iterator[str]:
     yield from _known(traced.trace)
     for name, why in traced.without:
         yield f"no sweep file for {name}: {why}"
+    ours = {one.name for one in traced.trace.kernels if one.kind == "decorated"}
+    if traced.keys and ours.intersection(dict(traced.without)):
+        command = f"tritune sweep FILE --shapes-from {traced.keys}"
+        yield f"next, with the kernel's own sweep FILE: {command}"
     for path in traced.kept:
         yield f"kept {path}, which was there: --force replaces it"
     if traced.sweeps:

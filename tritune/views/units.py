@@ -54,11 +54,6 @@ def format_count(number: int) -> str:
     return f"{number:,}"
 
 
-def plural(number: int, noun: str, many: str = "") -> str:
-    """A count and its noun: `1 config`, `1,152 configs`, `3 entries`."""
-    return f"{number:,} {noun if number == 1 else many or noun + 's'}"
-
-
 def format_ratio(ratio: float | None) -> str:
     """A speed-up, `2.87x` with a real multiplication sign; above 1 is faster."""
     return NONE if ratio is None else f"{figures(ratio)}\N{MULTIPLICATION SIGN}"

@@ -1,0 +1,13 @@
+"""words: a number and its noun, or a noun alone -> as a sentence has them."""
+
+from __future__ import annotations
+
+
+def plural(number: int, noun: str, many: str = "") -> str:
+    """A count and its noun: `1 config`, `1,152 configs`, `3 entries`."""
+    return f"{number:,} {noun if number == 1 else many or noun + 's'}"
+
+
+def an(noun: str) -> str:
+    """A noun with its article: `an int`, `a list`."""
+    return f"{'an' if noun[:1] in 'aeioAEIO' else 'a'} {noun}"  # the types with u are `uint8`
