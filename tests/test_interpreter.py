@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import io
 import os
+import re
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -33,6 +36,9 @@ def sms(x):
     return count
 """
 """Of somebody else, who has a GPU."""
+
+
+ROOT = Path(pipeline.__file__).parents[2]
 
 
 @pytest.fixture
@@ -356,3 +362,38 @@ def test_a_sweep_runs_where_nobody_can_tell_whether_another_does(tmp_path):
         heard.say("sweeping")
 
     assert heard.lines == ["sweeping"]
+
+
+def tritune_(project: Project, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
+    """The command line in a process of its own, whose workers come from a server of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "tritune", *words],
+        cwd=project.folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **more},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.lowering
+def test_what_the_users_programs_interpret_a_sweep_lowers_all_the_same(project):
+    words = ("sweep", "sweeps/scale.yaml", "--target", "H200", "--jobs", "1")
+
+    done = tritune_(project, *words, TRITON_INTERPRET="1")
+
+    steps = re.sub(r" · [\d.]+ s\n", "\n", re.sub("  +", "  ", done.stdout)).splitlines()[:5]
+    assert done.returncode == 0, done.stderr
+    assert steps == [
+        "ops:scale_kernel from sweeps/scale.yaml",
+        (
+            "verifying in the interpreter  2 distinct sets of meta-parameters on 1 smoke problem: "
+            "2 results right, 0 wrong (results, not times)"
+        ),
+        "finding the launches  2 candidates make 2 distinct compiles",
+        (
+            "lowering to TTGIR  2 lowered for H200: 0 candidates launch the same as another, "
+            "0 exceed its shared memory before LLVM"
+        ),
+        "compiling  2 of 2 distinct binaries for H200",
+    ]
