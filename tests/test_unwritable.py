@@ -46,7 +46,7 @@ ELSEWHERE = "\n\nhint: nothing was changed; --lockfile FILE writes elsewhere\n"
         ((*IMPORT, "--lockfile", "full/a.lock"), f"full/a.lock{{}}{ELSEWHERE}"),
         (
             ("merge", "tritune.lock", "tritune.lock", "-o", "full/a.lock"),
-            f"full/a.lock{{}}{ELSEWHERE}",
+            f"full/a.lock{{}}{ELSEWHERE.replace('--lockfile FILE', '-o PATH')}",
         ),
         (
             ("export", "tritune.lock", "--format", "configs", "--output", "full/a.py"),
