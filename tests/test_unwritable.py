@@ -95,6 +95,20 @@ def test_what_is_compiled_for_tritons_cache_is_told_so_before_it_is(project, mon
     )
 
 
+def test_a_folder_of_journals_is_told_as_what_it_is_and_a_dry_run_needs_none(project):
+    words = ("sweep", "sweeps/scale.yaml", "--target", "H200", "--journal", "full/journals")
+
+    code, said = told(*words)
+    dry, _ = told(*words, "--dry-run")
+
+    assert code == 3
+    assert said[said.index("error: ") :] == (
+        "error: full/journals: cannot write here (Not a directory)\n\n"
+        "hint: name a folder that can be written with --journal DIR\n"
+    )
+    assert dry == 0
+
+
 def test_an_import_asks_before_it_looks_at_keys(project, monkeypatch):
     def looked(*_: object) -> None:
         raise AssertionError
