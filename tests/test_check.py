@@ -290,6 +290,19 @@ def test_a_target_of_the_file_with_no_entries_is_missing_as_a_whole(project):
     assert run("check", "--target", "cuda:90").exit_code == 0
 
 
+def test_a_lockfile_that_is_named_and_not_there_is_a_mistake_in_the_input(project):
+    result = run("check", "sweeps/scale.yaml", "--lockfile", "nope.lock")
+
+    assert (result.exit_code, result.stderr) == (
+        2,
+        (
+            "Usage: tritune check [OPTIONS] [FILE]...\n"
+            "Try 'tritune check --help' for help.\n\n"
+            "Error: Invalid value for '--lockfile': File 'nope.lock' does not exist.\n"
+        ),
+    )
+
+
 def test_with_no_lockfile_every_problem_is_missing(project):
     project.lockfile.unlink()
 

@@ -253,6 +253,32 @@ def test_with_no_file_and_no_project_it_says_how_to_name_one(tmp_path, monkeypat
 
 
 @pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        (None, "no sweep file given, and no pyproject.toml here or above"),
+        ("", "{}/pyproject.toml: tool.tritune.sweeps: no sweep file given, and none named here"),
+    ],
+)
+def test_a_command_that_takes_no_sweep_file_does_not_tell_to_name_one(
+    tmp_path, monkeypatch, text, what
+):
+    monkeypatch.chdir(tmp_path)
+    Path(".git").mkdir()
+    if text is not None:
+        Path("pyproject.toml").write_text(text, encoding="utf-8")
+
+    result = run("retime")
+
+    assert (result.exit_code, result.stderr) == (
+        2,
+        (
+            f"error: {what.format(tmp_path)}\n\n"
+            'hint: add `[tool.tritune] sweeps = ["sweeps/*.yaml"]` to pyproject.toml\n'
+        ),
+    )
+
+
+@pytest.mark.parametrize(
     ("text", "message"),
     [
         ("[tool.other]\n", "tool.tritune.sweeps: no sweep file given, and none named here"),

@@ -90,6 +90,13 @@ def test_importing_tritune_imports_none_of_what_costs_seconds(tmp_path):
     assert packages & (COMMAND_LINE | {"triton", "torch", "numpy"}) == set()
 
 
+def test_the_parent_of_a_sweep_imports_neither_torch_nor_triton(tmp_path):
+    packages = imported("import tritune.pipeline, tritune.cli.sweep", tmp_path)
+
+    assert "click" in packages
+    assert packages & {"triton", "torch", "numpy"} == set()
+
+
 def test_importing_a_kernel_module_imports_no_command_line(ops):
     packages = imported("import ops", ops)
 

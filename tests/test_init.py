@@ -339,22 +339,63 @@ def test_the_gpu_of_this_machine_is_the_target(monkeypatch):
     assert "\ntargets: [H200]\n" in Path("sweeps/bare.yaml").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("there", ["sweeps/bare.yaml", "bare_problem.py"])
-def test_a_file_that_is_there_is_replaced_only_by_force(there):
-    Path(there).parent.mkdir(exist_ok=True)
-    Path(there).write_text("mine\n", encoding="utf-8")
+def test_what_force_would_replace_is_named_with_the_problem_module():
+    run("init", "ops.py:bare")
+    paths = [Path("sweeps/bare.yaml"), Path("bare_problem.py")]
+    for path in paths:
+        path.write_text("mine\n", encoding="utf-8")
+
+    refused = run("init", "ops.py:bare")
+    kept = [path.read_text(encoding="utf-8") for path in paths]
+    forced = run("init", "ops.py:bare", "--force")
+
+    assert (refused.exit_code, refused.stderr) == (
+        2,
+        (
+            "error: sweeps/bare.yaml: it is there already, and nothing was written\n\n"
+            "hint: --force replaces both it and bare_problem.py\n"
+        ),
+    )
+    assert kept == ["mine\n", "mine\n"]
+    assert forced.exit_code == 0
+    assert "mine\n" not in [path.read_text(encoding="utf-8") for path in paths]
+
+
+def test_a_sweep_file_that_is_there_alone_is_replaced_only_by_force():
+    Path("sweeps").mkdir()
+    Path("sweeps/bare.yaml").write_text("mine\n", encoding="utf-8")
 
     refused = run("init", "ops.py:bare")
 
-    assert refused.exit_code == 2
-    assert refused.stderr == (
-        f"error: {there}: it is there already, and nothing was written\n\n"
-        "hint: --force replaces it\n"
+    assert (refused.exit_code, refused.stderr) == (
+        2,
+        (
+            "error: sweeps/bare.yaml: it is there already, and nothing was written\n\n"
+            "hint: --force replaces it\n"
+        ),
     )
-    files = [path for path in ("sweeps/bare.yaml", "bare_problem.py") if Path(path).exists()]
-    assert files == [there]
+    assert not Path("bare_problem.py").exists()
     assert run("init", "ops.py:bare", "--force").exit_code == 0
-    assert Path(there).read_text(encoding="utf-8") != "mine\n"
+
+
+def test_a_problem_module_that_is_there_alone_is_kept_and_its_sweep_file_written():
+    Path("bare_problem.py").write_text("mine\n", encoding="utf-8")
+
+    result = run("init", "ops.py:bare")
+
+    line = '@tritune.kernel(key=["n"], default=dict(BLOCK=64, num_warps=4))'
+    assert (result.exit_code, result.stderr) == (
+        0,
+        (
+            "wrote sweeps/bare.yaml\n"
+            "kept bare_problem.py, which was there\n"
+            f"next: import tritune, and put `{line}` above the decorators of `bare` (ops.py:20)\n"
+            "next: fill in what is marked FILL IN in sweeps/bare.yaml\n"
+            "next: tritune show space sweeps/bare.yaml\n"
+        ),
+    )
+    assert Path("bare_problem.py").read_text(encoding="utf-8") == "mine\n"
+    assert "\nproblem: ../bare_problem.py:bare_problem\n" in filled("sweeps/bare.yaml")
 
 
 def test_a_sweep_file_of_another_kernel_of_this_name_is_told_to_be_its():
@@ -370,7 +411,7 @@ def test_a_sweep_file_of_another_kernel_of_this_name_is_told_to_be_its():
         2,
         (
             "error: sweeps/bare.yaml: it is there already, of `../ops.py:bare`, "
-            "and nothing was written\n\nhint: --force replaces it\n"
+            "and nothing was written\n\nhint: --force replaces both it and bare_problem.py\n"
         ),
     )
     assert (refused.exit_code, refused.stderr) == (

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import io
 import os
+import re
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -33,6 +36,9 @@ def sms(x):
     return count
 """
 """Of somebody else, who has a GPU."""
+
+
+ROOT = Path(pipeline.__file__).parents[2]
 
 
 @pytest.fixture
@@ -373,3 +379,91 @@ def test_a_sweep_runs_where_nobody_can_tell_whether_another_does(tmp_path):
         heard.say("sweeping")
 
     assert heard.lines == ["sweeping"]
+
+
+def tritune_(project: Project, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
+    """The command line in a process of its own, whose workers come from a server of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "tritune", *words],
+        cwd=project.folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **more},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.lowering
+def test_what_the_users_programs_interpret_a_sweep_lowers_all_the_same(project):
+    words = ("sweep", "sweeps/scale.yaml", "--target", "H200", "--jobs", "1")
+
+    done = tritune_(project, *words, TRITON_INTERPRET="1")
+
+    steps = re.sub(r" · [\d.]+ s\n", "\n", re.sub("  +", "  ", done.stdout)).splitlines()[:5]
+    assert done.returncode == 0, done.stderr
+    assert steps == [
+        "ops:scale_kernel from sweeps/scale.yaml",
+        (
+            "verifying in the interpreter  2 distinct sets of meta-parameters on 1 smoke problem: "
+            "2 results right, 0 wrong (results, not times)"
+        ),
+        "finding the launches  2 candidates make 2 distinct compiles",
+        (
+            "lowering to TTGIR  2 lowered for H200: 0 candidates launch the same as another, "
+            "0 exceed its shared memory before LLVM"
+        ),
+        "compiling  2 of 2 distinct binaries for H200",
+    ]
+
+
+@pytest.fixture
+def no_numpy(tmp_path: Path) -> str:
+    """A PYTHONPATH on which numpy cannot be imported."""
+    (tmp_path / "without").mkdir()
+    raising = "raise ModuleNotFoundError(\"No module named 'numpy'\", name='numpy')\n"
+    (tmp_path / "without/numpy.py").write_text(raising, encoding="utf-8")
+    return os.pathsep.join((str(tmp_path / "without"), str(ROOT)))
+
+
+@pytest.mark.lowering
+def test_without_numpy_it_is_said_once_that_nothing_is_verified_and_the_sweep_goes_on(
+    project, no_numpy
+):
+    words = ("sweep", "sweeps/scale.yaml", "--target", "H200", "--jobs", "1")
+
+    done = tritune_(project, *words, PYTHONPATH=no_numpy)
+
+    assert (done.returncode, re.findall("(?m)^warning.*", done.stderr)) == (
+        0,
+        [
+            (
+                "warning: 2 runs cannot be verified with no GPU: Triton's interpreter needs "
+                "numpy, which cannot be imported (pip install 'tritune[interpreter]')"
+            )
+        ],
+    )
+    assert "2 of 2 distinct binaries for H200" in done.stdout
+    assert "numpy" not in done.stdout
+
+
+def test_what_torch_says_without_numpy_is_not_said(project, no_numpy):
+    done = tritune_(project, "init", "ops.py:scale_kernel", "--output", "new", PYTHONPATH=no_numpy)
+
+    assert (done.returncode, done.stdout, done.stderr) == (
+        0,
+        "",
+        (
+            "wrote new/scale_kernel.yaml\n"
+            "next: fill in what is marked FILL IN in new/scale_kernel.yaml\n"
+            "next: tritune show space new/scale_kernel.yaml\n"
+        ),
+    )
+
+
+def test_a_program_that_is_to_be_interpreted_is_traced_without_numpy(project, no_numpy):
+    words = ("trace", "--", sys.executable, "-c", "print('done')")
+
+    done = tritune_(project, *words, PYTHONPATH=no_numpy, TRITON_INTERPRET="1")
+
+    assert (done.returncode, done.stdout) == (0, "done\n")
+    assert done.stderr == "no process launched a tunable kernel\n"

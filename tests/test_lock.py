@@ -231,8 +231,7 @@ def test_an_imported_entry_has_evidence_that_says_only_so():
 
 
 def test_a_device_may_name_another_whose_entries_it_uses():
-    head = '"memory_mhz": 2600, "names": []'
-    text = GOLDEN.replace(head, f'{head}, "use": "H100", "where": ["M <= 64"]')
+    text = lending("M <= 64")
 
     read = lock.parse(text, "tritune.lock")
 
@@ -252,6 +251,37 @@ def test_a_device_cannot_use_the_entries_of_one_that_is_not_there(use):
     assert message.splitlines()[0].endswith(
         f'devices.MI300X.use: expected another device of this file, got "{use}"'
     )
+
+
+def lending(*where: str) -> str:
+    head = '"memory_mhz": 2600, "names": []'
+    return GOLDEN.replace(head, f'{head}, "use": "H100", "where": {json.dumps(where)}')
+
+
+@pytest.mark.parametrize(
+    ("constraint", "what"),
+    [
+        ("M =< 64", "is no constraint: `M =< 64`"),
+        ("M + 1", "is no constraint: `M + 1` is neither true nor false"),
+        ("M.bit_length() < 7", "is no constraint: `M.bit_length() < 7`"),
+        ("len(a) < 7", "is no constraint: `len(a) < 7`"),
+        ("M <= 64 and foo > 3", "names `foo`, which no key of what it uses has"),
+    ],
+)
+def test_where_a_device_uses_another_is_a_constraint_of_the_keys_there(constraint, what):
+    text = lending("M > 0", constraint)
+    line = text[: text.index('"where"')].count("\n") + 1
+
+    assert error_of(text) == (
+        f"tritune.lock:{line}: devices.MI300X.where.1: {what}\n"
+        "hint: write it as `M <= 64`, of parts of the keys or of arch, backend, shared_bytes, "
+        "sms"
+    )
+
+
+@pytest.mark.parametrize("constraint", ["sms == 16 and K < cdiv(M, 2)", "not M in (1, 2 ** 3)"])
+def test_where_a_device_uses_another_may_be_any_constraint_of_the_keys(constraint):
+    assert lock.parse(lending(constraint), "-").devices[1].where == (constraint,)
 
 
 def test_an_imported_entry_is_served_and_shown_without_times(tmp_path):

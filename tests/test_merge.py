@@ -387,6 +387,21 @@ def test_our_driver_leaves_a_damaged_side_as_a_conflict_and_names_its_line(repos
     assert lock.read(repository.lockfile) == ours
 
 
+def test_a_clone_whose_configuration_cannot_be_written_is_no_mistake_in_the_input(
+    repository, monkeypatch
+):
+    monkeypatch.chdir(repository.folder)
+    Path(".git/config.lock").touch()
+
+    result = run("merge", "--install")
+
+    assert (result.exit_code, result.stderr) == (
+        3,
+        "error: git config: could not lock config file .git/config: File exists\n",
+    )
+    assert not Path(".gitattributes").exists()
+
+
 def test_outside_of_a_repository_install_says_so(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))

@@ -1047,6 +1047,46 @@ def test_a_device_may_use_the_entries_of_another_where_somebody_said_so(
     assert {n: ran(kernel, n) for n in blocks} == blocks
 
 
+def lent(tmp_path, where):
+    """A lockfile of an H100, whose entries a slice of it uses; what it is called."""
+    path = locked(tmp_path / "t.lock", {"n=8 FLAG=True x=f32": {"B": 64, "num_warps": 8}})
+    slice_ = dataclasses.replace(H100, name="a slice", sms=16, use="H100", where=where)
+    lock.update(path, lambda held: dataclasses.replace(held, devices=(*held.devices, slice_)))
+    return path
+
+
+def test_where_that_is_no_constraint_is_damage_that_is_said_once(tmp_path, gpu, caplog):
+    path = lent(tmp_path, ("n =< 8",))
+    gpu(dataclasses.replace(H100, sms=16))
+
+    kernel = jitted(path)
+
+    assert (ran(kernel, 8), ran(kernel, 9)) == (16, 16)
+    assert caplog.messages == [
+        (
+            "the lockfile is damaged, so kernels run their defaults: "
+            f"{path}:5: devices.a slice.where.0: is no constraint: `n =< 8`\n"
+            "hint: write it as `M <= 64`, of parts of the keys or of arch, backend, "
+            "shared_bytes, sms"
+        )
+    ]
+
+
+def test_where_that_does_not_hold_is_why_a_launch_is_a_miss(tmp_path, gpu, caplog):
+    path = lent(tmp_path, ("foo > 3",))
+    gpu(dataclasses.replace(H100, sms=16))
+    kernel = jitted(path)
+
+    assert (ran(kernel, 8), ran(kernel, 9)) == (16, 16)
+    assert caplog.messages == [
+        (
+            "test_runtime:jitted.<locals>.fill: no locked config for n=8 FLAG=True x=f32 on "
+            "a slice, so it runs its default: a slice uses the entries of H100 only where "
+            "`foo > 3` (`foo` is not known at a launch)"
+        )
+    ]
+
+
 def test_an_entry_of_its_own_comes_before_one_that_is_lent(tmp_path, gpu):
     key = "n=8 FLAG=True x=f32"
     path = locked(tmp_path / "t.lock", {key: {"B": 64, "num_warps": 8}})

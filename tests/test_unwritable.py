@@ -46,7 +46,7 @@ ELSEWHERE = "\n\nhint: nothing was changed; --lockfile FILE writes elsewhere\n"
         ((*IMPORT, "--lockfile", "full/a.lock"), f"full/a.lock{{}}{ELSEWHERE}"),
         (
             ("merge", "tritune.lock", "tritune.lock", "-o", "full/a.lock"),
-            f"full/a.lock{{}}{ELSEWHERE}",
+            f"full/a.lock{{}}{ELSEWHERE.replace('--lockfile FILE', '-o PATH')}",
         ),
         (
             ("export", "tritune.lock", "--format", "configs", "--output", "full/a.py"),
@@ -93,6 +93,20 @@ def test_what_is_compiled_for_tritons_cache_is_told_so_before_it_is(project, mon
         f"error: {cache}: cannot be written: Not a directory\n\n"
         "hint: set TRITON_CACHE_DIR to a folder that can be written\n"
     )
+
+
+def test_a_folder_of_journals_is_told_as_what_it_is_and_a_dry_run_needs_none(project):
+    words = ("sweep", "sweeps/scale.yaml", "--target", "H200", "--journal", "full/journals")
+
+    code, said = told(*words)
+    dry, _ = told(*words, "--dry-run")
+
+    assert code == 3
+    assert said[said.index("error: ") :] == (
+        "error: full/journals: cannot write here (Not a directory)\n\n"
+        "hint: name a folder that can be written with --journal DIR\n"
+    )
+    assert dry == 0
 
 
 def test_an_import_asks_before_it_looks_at_keys(project, monkeypatch):

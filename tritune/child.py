@@ -32,8 +32,9 @@ from tritune.errors import EnvironmentFaultError, TrituneError
 _WARM = ["tritune.device.warm"]  # what the server imports
 T = TypeVar("T")
 Function: TypeAlias = Callable[..., T]
-_OWN: Mapping[str, str | None] = {"TRITUNE_MISS": None, "TRITUNE_LOG": None}
-"""What a sweep launches itself, to find out what to lock, is nobody's miss."""
+_INTERPRET = "TRITON_INTERPRET"
+_OWN: Mapping[str, str | None] = {"TRITUNE_MISS": None, "TRITUNE_LOG": None, _INTERPRET: None}
+"""What a sweep launches itself, to find out what to lock, is nobody's miss, and is compiled."""
 
 
 def stateless() -> None:
@@ -53,7 +54,7 @@ class Child:
             target=serve, args=(there, log, whole, Path.cwd())
         )
         try:
-            with _deaf_to_interrupts():
+            with _deaf_to_interrupts(), _compiling():
                 self._process.start()
         except (EOFError, ConnectionError) as error:
             raise EnvironmentFaultError(
@@ -97,8 +98,8 @@ def start_server(*, packages: bool = False) -> None:
     # Torch's compiler would start a pool of its own in every worker.
     os.environ.setdefault("TORCH_WARM_POOL", "0")
     _WARM.extend(["tritune.device.warmer"] if packages else [])
-    _context(os.environ)
-    with _deaf_to_interrupts(), _mute():
+    _context({})
+    with _deaf_to_interrupts(), _mute(), _compiling():
         forkserver.ensure_running()
 
 
@@ -134,13 +135,23 @@ def _deaf_to_interrupts() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
+@contextmanager
+def _compiling() -> Iterator[None]:
+    """What starts now does not interpret, whatever the user's own programs are told to do."""
+    said = os.environ.pop(_INTERPRET, None)
+    try:
+        yield
+    finally:
+        if said is not None:
+            os.environ[_INTERPRET] = said
+
+
 def _context(env: Mapping[str, str]) -> Any:
     """How a process with this environment is started: forked from a server, if that will do.
 
     Triton reads `TRITON_INTERPRET` when it is imported, and the server has imported it.
     """
-    name = "TRITON_INTERPRET"
-    if env.get(name) != os.environ.get(name):
+    if _INTERPRET in env:
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(_WARM)

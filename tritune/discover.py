@@ -12,8 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from unittest import mock
 
-from tritune import adopt, blame, contract, dtypenames, launches, load, runtime, space
-from tritune.adopted import Adopted
+from tritune import blame, contract, dtypenames, launches, load, runtime, space
 from tritune.device import fakes
 from tritune.device.stages import StandIn, gpu_target
 from tritune.errors import KernelError, TrituneError, line_of
@@ -142,6 +141,8 @@ def _failed(one: Loaded, problem: Problem, error: Exception) -> KernelError:
 
 
 def _launches(run: Callable[[], Any], seen: list[_Launch]) -> None:
+    from tritune.adopted import Adopted
+
     def noted(kernel: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], grid: Any) -> None:
         del grid
         if isinstance(kernel, Adopted):
@@ -193,6 +194,8 @@ def _described(one: Loaded, each: _Found, past: Mapping[int, Any]) -> KernelInfo
 
 def _nothing(one: Loaded, past: Mapping[int, Any]) -> KernelError:
     """Why there is nothing to tune, where *past* were launched with no autotuner asked."""
+    from tritune import adopt
+
     name = None if one.kernel is None else one.kernel.name
     if went := [each for each in adopt.names_of(past) if name in {None, each}]:
         return KernelError(

@@ -54,8 +54,8 @@ def install_driver() -> tuple[Path, bool]:
     attributes = root() / ".gitattributes"
     # `.git/config` is this machine's own, and git may run where no environment is active.
     command = f"{shlex.quote(sys.executable)} -P -m tritune merge --path %P %O %A %B"
-    _git("config", "--local", "merge.tritune.name", "tritune lockfiles, entry by entry")
-    _git("config", "--local", "merge.tritune.driver", command)
+    _configure("merge.tritune.name", "tritune lockfiles, entry by entry")
+    _configure("merge.tritune.driver", command)
     text = attributes.read_text(encoding="utf-8") if attributes.is_file() else ""
     if ATTRIBUTES in text.splitlines():
         return attributes, False
@@ -66,6 +66,13 @@ def install_driver() -> tuple[Path, bool]:
     except OSError as error:
         raise places.unwritable(attributes, error) from error
     return attributes, True
+
+
+def _configure(name: str, value: str) -> None:
+    try:
+        _git("config", "--local", name, value)
+    except TrituneError as error:  # it has been read before, so it cannot be written
+        raise EnvironmentFaultError(error.what, where=error.where) from error
 
 
 def _git(*arguments: str) -> str:
@@ -80,5 +87,6 @@ def _git(*arguments: str) -> str:
         raise EnvironmentFaultError("git is not installed") from None
     if done.returncode:
         said = done.stderr.decode(errors="replace").strip().splitlines() or ["git failed"]
-        raise TrituneError(said[0].removeprefix("fatal: "), where=f"git {arguments[0]}")
+        what = said[0].removeprefix("fatal: ").removeprefix("error: ")
+        raise TrituneError(what, where=f"git {arguments[0]}")
     return done.stdout.decode("utf-8", errors="replace")

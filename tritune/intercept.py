@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from tritune import contract, runtime
-from tritune.adopted import Adopted
 from tritune.errors import KernelError
 from tritune.model import Config, Value
 
@@ -121,6 +120,8 @@ def _as_launched(
 def _launched(one: Captured, *, launch: bool, is_last: bool) -> bool:
     """Launch, or only do what the host does before; false where another config may still fit."""
     from triton.runtime.errors import OutOfResources
+
+    from tritune.adopted import Adopted
 
     if isinstance(one.kernel, Adopted):
         one.kernel.admitted(one.args, one.given)  # which may be what makes the config

@@ -1,6 +1,7 @@
 """load: references to a kernel and a problem -> Loaded; Loaded -> KernelInfo.
 
-Runs in a worker, as whatever touches the user's module does.
+Runs in a worker, as whatever touches the user's module does. The parent imports this module to
+name its functions, so what imports Triton is imported in them.
 """
 
 from __future__ import annotations
@@ -14,8 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
 
-from tritune import adopt, blame, contract, switches
-from tritune.adopted import Adopted
+from tritune import blame, contract, switches
 from tritune.errors import KernelError
 from tritune.identity import problem_digest, source_digest
 from tritune.model import LOCKFILE, Config, KernelInfo, Value
@@ -35,6 +35,8 @@ class Loaded:
     @property
     def is_foreign(self) -> bool:
         """Whether nobody decorated it."""
+        from tritune.adopted import Adopted
+
         return isinstance(self.kernel, Adopted)
 
 
@@ -51,6 +53,8 @@ def load(kernel: str | None, problem: str | None) -> Loaded:
 
 def load_all(kernel: str | None, problem: str | None) -> tuple[Loaded, ...]:
     """All that are to be tuned. With a *problem*, *kernel* may also be the name of one of its."""
+    from tritune import adopt
+
     if problem is None:
         found = _kernel(kernel or "")
         function = found.problem or _no_problem(found)
@@ -128,12 +132,16 @@ def _kernel_or_called(reference: str) -> Any:
     try:
         return _kernel(reference)
     except KernelError:
+        from tritune import adopt
+
         if found := adopt.called(reference):
             return found
         raise
 
 
 def _kernel(reference: str) -> Any:
+    from tritune import adopt
+
     module, name = import_reference(reference)
     found = find(module, name, "tunable kernels", _is_tunable)
     where = place(module)
@@ -150,7 +158,7 @@ def _kernel(reference: str) -> Any:
 
 def _lines(found: Any, name: str) -> str:
     """What its owner has to write for a Triton kernel that cannot be tuned as it is."""
-    from tritune import draft, subject  # which need this module
+    from tritune import adopt, draft, subject  # which need this module, or Triton
 
     line = draft.decorator(subject.of(found, name))
     hints = [f"write above its decorators\n    import tritune\n    {line}"] if line else []
@@ -178,6 +186,8 @@ def is_kernel(thing: object) -> bool:
 
 def _is_tunable(thing: object) -> bool:
     """Whether a sweep can tune it, decorated or where an op launches it."""
+    from tritune import adopt
+
     return is_kernel(thing) or (is_triton(thing) and adopt.inside(thing) is not None)
 
 

@@ -28,6 +28,8 @@ __all__ = ["merge_winners", "parse", "read", "read_as", "render", "update", "wri
 
 _MACHINE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO}
 """What is wrong with the machine and not with the path."""
+OPTION = "--lockfile FILE"
+"""What names another lockfile to write, of the commands that sweep or import."""
 
 
 def read(path: Path | str) -> Lock:
@@ -50,17 +52,17 @@ def read_as(path: Path, name: str) -> Lock:
     return parse(text_of(data, name), name)
 
 
-def write(path: Path | str, lock: Lock) -> None:
-    """Replace the lockfile at *path*, at once and whole."""
+def write(path: Path | str, lock: Lock, *, option: str = OPTION) -> None:
+    """Replace the lockfile at *path*, at once and whole; *option* is what names another."""
     with _exclusive(Path(path)):
-        _replace(Path(path), render(lock))
+        _replace(Path(path), render(lock), option)
 
 
 def update(path: Path | str, change: Callable[[Lock], Lock]) -> Lock:
     """Read, change and replace, with no other sweep in between."""
     with _exclusive(Path(path)):
         lock = change(read(path))
-        _replace(Path(path), render(lock))
+        _replace(Path(path), render(lock), OPTION)
         return lock
 
 
@@ -181,14 +183,14 @@ def _exclusive(path: Path) -> Iterator[None]:
         held.release()
 
 
-def _replace(path: Path, text: str) -> None:
+def _replace(path: Path, text: str, option: str) -> None:
     real = Path(os.path.realpath(path))  # a link stays a link
     try:
         if real.exists() and real.read_bytes() == text.encode():
             return
         places.replace(real, text)
     except OSError as error:
-        raise _cannot("written", path, error) from error
+        raise _cannot("written", path, error, option) from error
 
 
 def refuse_unwritable(path: Path | str) -> None:
@@ -202,12 +204,12 @@ def refuse_unwritable(path: Path | str) -> None:
         raise _cannot("written", Path(path), error) from error
 
 
-def _cannot(what: str, path: Path, error: OSError) -> TrituneError:
+def _cannot(what: str, path: Path, error: OSError, option: str = OPTION) -> TrituneError:
     # One rule for whatever is written, as for a journal: no disk takes it, whoever is to blame.
     reads = what == "read" and error.errno not in _MACHINE
     kind = LockError if reads else EnvironmentFaultError
     return kind(
         f"cannot be {what}: {error.strerror or error}",
         where=str(path),
-        hint="nothing was changed; --lockfile FILE writes elsewhere" if what == "written" else "",
+        hint=f"nothing was changed; {option} writes elsewhere" if what == "written" else "",
     )

@@ -8,18 +8,32 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from tritune import jsonplaces
+from tritune import jsonplaces, predicate
 from tritune.errors import LockError
+from tritune.keys import split
+from tritune.lockfields import (
+    DEVICE,
+    ENTRY,
+    ENTRY_KINDS,
+    EVIDENCE,
+    IMPORTED,
+    NESTED,
+    NUMBERS,
+    UNKNOWN,
+    UNSAID,
+    Field,
+)
 from tritune.model import Config, DeviceIdentity, Entry, Evidence, Lock, LockedKey
 
 VERSION = 1
 
 _MARKER = re.compile(r"^(<{7}|={7}|>{7}|\|{7})( .*)?$", re.MULTILINE)
 RESTORE = "restore it from git, or delete the file and sweep again"
+CONSTRAINT = f"write it as `M <= 64`, of parts of the keys or of {', '.join(predicate.FACTS)}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,6 +74,11 @@ def parse(text: str, path: str) -> Lock:
     document = outline(text, path)
     entries = [item for kernel in document.kernels for item in document.entries(kernel)]
     entries.sort(key=lambda item: (item[0].kernel, item[0].device, natural(item[0].key)))
+    for device in document.devices:
+        lent = [at.key for at, _ in entries if at.device == device.use]
+        if lent:  # else nothing is known of what is lent
+            names = {*predicate.FACTS, *(n for key in lent for n in split(key))}
+            _Reader(path, text).lends(device.where, ("devices", device.name, "where"), names)
     return Lock(devices=document.devices, entries=tuple(entries), near=document.near)
 
 
@@ -199,12 +218,24 @@ class _Reader:
 
     def device(self, name: str, devices: Mapping[str, Any]) -> DeviceIdentity:
         at = ("devices", name)
-        fields = self.fields(devices[name], at, _DEVICE)
+        fields = self.fields(devices[name], at, DEVICE)
         names = self.texts(fields.pop("names", []), (*at, "names"))
         where = self.texts(fields.pop("where", []), (*at, "where"))
+        self.lends(where, (*at, "where"))
         if (use := fields.get("use")) and (use == name or use not in devices):
             raise self.expected("another device of this file", use, (*at, "use"))
         return DeviceIdentity(name=name, names=names, where=where, **fields)
+
+    def lends(self, where: Sequence[str], at: jsonplaces.Path, known: Collection[str] = ()) -> None:
+        """Refuse what never holds: what is no constraint, or names what is not *known*, if said."""
+        for number, text in enumerate(where):
+            try:
+                names = predicate.names(text)
+            except predicate.CannotTellError as error:
+                raise self.wrong(f"is no constraint: {error}", (*at, number), CONSTRAINT) from error
+            if known and (strange := sorted(names.difference(known))):
+                what = f"names `{strange[0]}`, which no key of what it uses has"
+                raise self.wrong(what, (*at, number), CONSTRAINT)
 
     def entry(self, value: Any, at: jsonplaces.Path) -> Entry:
         found = self.parts(value, at)
@@ -213,12 +244,12 @@ class _Reader:
 
     def parts(self, value: Any, at: jsonplaces.Path) -> Mapping[str, Any]:
         kinds = {name: type(inner) for name, inner in self.mapping(value, at).items()}
-        return value if kinds == _ENTRY_KINDS else self.fields(value, at, _ENTRY)
+        return value if kinds == ENTRY_KINDS else self.fields(value, at, ENTRY)
 
     def config(self, found: Mapping[str, Any], at: jsonplaces.Path) -> Mapping[str, Any]:
         config: Mapping[str, Any] = found["config"]
-        if not _NESTED.isdisjoint(map(type, config.values())):
-            name, item = next(one for one in config.items() if type(one[1]) in _NESTED)
+        if not NESTED.isdisjoint(map(type, config.values())):
+            name, item = next(one for one in config.items() if type(one[1]) in NESTED)
             raise self.expected("a value", item, (*at, "config", name))
         return config
 
@@ -227,17 +258,15 @@ class _Reader:
         whole = self.usual.get(form)
         if whole is None:
             imported = value.get("unmeasured") is True
-            self.fields(value, at, _IMPORTED if imported else _EVIDENCE)
-            value = {**_UNKNOWN, **value} if imported else value
-            whole = tuple(name for name in _NUMBERS if type(value.get(name)) is int)
+            self.fields(value, at, IMPORTED if imported else EVIDENCE)
+            value = {**UNKNOWN, **value} if imported else value
+            whole = tuple(name for name in NUMBERS if type(value.get(name)) is int)
             if not imported:
                 self.usual[form] = whole
         floats = {name: float(value[name]) for name in whole} if whole else {}
-        return Evidence(**{**_UNSAID, **value, **floats})
+        return Evidence(**{**UNSAID, **value, **floats})
 
-    def fields(
-        self, value: Any, at: jsonplaces.Path, known: Mapping[str, _Field]
-    ) -> dict[str, Any]:
+    def fields(self, value: Any, at: jsonplaces.Path, known: Mapping[str, Field]) -> dict[str, Any]:
         found = dict(self.mapping(value, at))
         self.only(found, set(known), at)
         for name, field in known.items():
@@ -247,50 +276,3 @@ class _Reader:
             elif not field.fits(found[name]):
                 raise self.expected(field.what, found[name], (*at, name))
         return found
-
-
-@dataclass(frozen=True, slots=True)
-class _Field:
-    what: str
-    fits: Callable[[Any], bool]
-    required: bool = True
-
-
-def _is(*kinds: type) -> Callable[[Any], bool]:
-    # bool is a subclass of int, but a lockfile tells the two apart.
-    return lambda value: isinstance(value, kinds) and not isinstance(value, bool)
-
-
-def _required(kind: type) -> _Field:
-    return _Field({dict: "an object", str: "text", int: "a whole number"}[kind], _is(kind))
-
-
-_NUMBER = _Field("a number", _is(int, float))
-_TEXT = _Field("text", _is(str), required=False)
-_TEXTS = _Field("a list of texts", _is(list), required=False)
-_FLAG = _Field("true or false", lambda value: isinstance(value, bool), required=False)
-_DEVICE = {
-    "backend": _required(str),
-    "arch": _Field("a number or text", _is(int, str)),
-    **dict.fromkeys(("sms", "shared_bytes", "bus_bits", "memory_mhz"), _required(int)),
-    "names": _TEXTS,
-    "use": _TEXT,
-    "where": _TEXTS,
-}
-_EVIDENCE = {
-    "us": _NUMBER,
-    **dict.fromkeys(("default_us", "margin"), replace(_NUMBER, required=False)),
-    "noise": _NUMBER,
-    **dict.fromkeys(("bits", "ir", "triton"), _required(str)),
-    **dict.fromkeys(("source", "space", "reach"), _TEXT),
-    "unsettled": _FLAG,
-    "unmeasured": _FLAG,
-}
-_ENTRY = {"config": _required(dict), "evidence": _required(dict)}
-_ENTRY_KINDS = {"config": dict, "evidence": dict}
-_NESTED = frozenset({dict, list})
-_NUMBERS = ("us", "default_us", "margin", "noise")
-_UNSAID = {"default_us": None, "margin": None}
-_IMPORTED = {name: replace(field, required=False) for name, field in _EVIDENCE.items()}
-_UNKNOWN = {"us": 0.0, "noise": 0.0, "bits": "", "ir": "", "triton": ""}
-"""What evidence says of an entry that nobody timed here."""

@@ -27,8 +27,6 @@ Keys = Mapping[str, Mapping[str, Value]]
 UNREADABLE = "what is damaged in its evidence"
 """A reach that no size is within."""
 DEFAULT = "it runs its default"
-_FACTS = ("arch", "backend", "shared_bytes", "sms")
-"""What a constraint may name of the device."""
 Refusal = Callable[[Config], str]
 """Why a kernel cannot run a locked config; empty when it can."""
 
@@ -192,7 +190,7 @@ def lockfile(path: Path) -> Lockfile:
 
 def find(file: Lockfile, device: DeviceIdentity, asked: Asked, refusal: Refusal) -> Found:
     """The config locked for a call, or why there is none."""
-    facts = {name: getattr(device, name) for name in _FACTS}
+    facts = {name: getattr(device, name) for name in predicate.FACTS}
     asked = replace(asked, values={**facts, **asked.values})
     section = file.section(asked.kernel)
     if file.damage(asked.kernel) is not None:
@@ -204,7 +202,9 @@ def find(file: Lockfile, device: DeviceIdentity, asked: Asked, refusal: Refusal)
     found = _of_device(file, label, asked, refusal)
     if found is not None and (found.config is not None or not use):
         return found
-    if use and not _broken(where, asked.values):
+    if use and (broken := _broken(where, asked.values)):
+        found = Found(kind="default", why=f"{label} uses the entries of {use} only where {broken}")
+    elif use:
         lent = _of_device(file, use, asked, refusal)
         found = lent if lent is not None and lent.config is not None else found
     if found is not None:

@@ -77,8 +77,8 @@ def unwritable(path: Path, error: OSError, hint: str = "") -> EnvironmentFaultEr
     return EnvironmentFaultError(what, where=str(path), hint=hint)
 
 
-def made(folder: Path) -> Path:
-    """*folder*, there and writable.
+def made(folder: Path, hint: str = f"set {VARIABLE} to a folder that can be written") -> Path:
+    """*folder*, there and writable; else *hint* is what to do about it.
 
     Raises:
         EnvironmentFaultError: it cannot be made or written to.
@@ -92,7 +92,7 @@ def made(folder: Path) -> Path:
         raise EnvironmentFaultError(
             f"cannot write here ({error.strerror})",
             where=str(folder),
-            hint=f"set {VARIABLE} to a folder that can be written",
+            hint=hint,
         ) from error
     return folder
 
@@ -128,17 +128,25 @@ class Places:
     """The digest of what the binaries are of."""
 
     @classmethod
-    def of(cls, *, sources: Iterable[str], target: str, journals: Path | None) -> Places:
+    def of(
+        cls, *, sources: Iterable[str], target: str, journals: Path | None, journaled: bool
+    ) -> Places:
         """The folders for kernels with these source digests, on a target such as `cuda:90`.
 
+        That of journals need not be writable where nothing is to be *journaled*.
         Binaries are kept by source digest: Triton's own cache serves an old binary after an edit
         that its key misses, such as a constant reached through a module. All kernels of an op
         have one folder: whoever measures one of them runs the others too.
         """
         cache, source = cache_folder(), _together(sorted({*sources}))
+        held = journals or cache / "journals"
+        if journaled and journals:
+            made(journals, "name a folder that can be written with --journal DIR")
+        elif journaled:
+            made(held)
         return cls(
             source=source,
-            journals=made(journals or cache / "journals"),
+            journals=held,
             binaries=made(cache / "binaries" / source / target.replace(":", "-")),
             logs=made(cache / "logs"),
         )

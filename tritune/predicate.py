@@ -11,6 +11,8 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
+FACTS = ("arch", "backend", "shared_bytes", "sms")
+"""What a constraint may name of the device."""
 LARGEST_POWER = 64
 """`2 ** 10 ** 9` in a damaged lockfile must not stop a server."""
 
@@ -51,8 +53,40 @@ _CALLS: dict[str, Callable[..., Any]] = {
 }
 
 
+_PARTS = (
+    *(ast.Constant, ast.Name, ast.Load, ast.Tuple, ast.List, ast.UnaryOp, ast.BinOp, ast.BoolOp),
+    *(ast.And, ast.Or, ast.IfExp, ast.Compare, ast.Pow, ast.LShift),
+    *(*_BINARY, *_COMPARE, *_UNARY),
+)
+
+
 class CannotTellError(Exception):
     """The constraint names what is not known here, or is not a constraint."""
+
+
+def names(text: str) -> frozenset[str]:
+    """The names in a constraint; `CannotTellError` where it is none, whatever they stand for."""
+    try:
+        tree = ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise CannotTellError(f"`{text}`") from error
+    if isinstance(tree, (ast.BinOp, ast.Tuple, ast.List)):
+        raise CannotTellError(f"`{text}` is neither true nor false")
+    found, called = set(), {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    for node in ast.walk(tree):
+        if not _is_part(node):
+            raise CannotTellError(f"`{text}`")
+        if isinstance(node, ast.Name) and id(node) not in called:
+            found.add(node.id)
+    return frozenset(found)
+
+
+def _is_part(node: ast.AST) -> bool:
+    match node:
+        case ast.Call(func=ast.Name(id=name), keywords=[]):
+            return name in _CALLS
+        case _:
+            return isinstance(node, _PARTS)
 
 
 def holds(text: str, names: Mapping[str, Any]) -> bool:

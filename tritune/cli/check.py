@@ -23,7 +23,7 @@ from tritune.errors import ManyMistakesError
 )
 @click.option(
     "--lockfile",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=shared.READABLE,
     metavar="PATH",
     help="Check this lockfile in place of the kernel's own.",
 )

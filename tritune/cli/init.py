@@ -23,13 +23,15 @@ if TYPE_CHECKING:
     show_default=True,
     help="Put the sweep file here.",
 )
-@click.option("--force", is_flag=True, help="Replace the files that are there.")
+@click.option(
+    "--force", is_flag=True, help="Replace the files that are there, the problem module too."
+)
 def init(kernel: str, *, output: Path, force: bool) -> None:
     """Write a first sweep file for a kernel.
 
     MODULE:NAME is package.module:name or path/to/file.py:name, a Triton kernel with tritune's
-    line or without it. Where it has no problem function, one to fill in is written beside it.
-    The kernel's own file is never changed.
+    line or without it. Where it has no problem function, one to fill in is written beside it,
+    unless its module is there already. The kernel's own file is never changed.
     """
     from tritune import pipeline
 
@@ -50,5 +52,6 @@ def _said(started: Started) -> list[str]:
     ]
     return [
         *(f"wrote {file}" for file in files),
+        *([f"kept {started.kept}, which was there"] if started.kept else []),
         *(f"next: {step}" for step in steps if step),
     ]

@@ -58,7 +58,7 @@ def _merge(files: tuple[Path, ...], output: Path | None, path: str | None) -> No
     *before, ours, theirs = files
     base = _read(before[0], path, "base") if before else Lock()
     merged = merging.merge(base, _read(ours, path, "ours"), _read(theirs, path, "theirs"))
-    lock.write(output or ours, merged.lock)
+    lock.write(output or ours, merged.lock, option="-o PATH")
     if path is None:  # git's driver says only what somebody has to settle
         click.echo(f"wrote {output or ours}: {_counts(merged)}", err=True)
     for at in merged.unsettled:

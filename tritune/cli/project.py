@@ -14,17 +14,23 @@ from typing import Any
 from tritune.errors import LockError, SpecError
 from tritune.model import LOCKFILE
 
-_HINT = 'name sweep files, or add `[tool.tritune] sweeps = ["sweeps/*.yaml"]` to pyproject.toml'
+_HINT = 'add `[tool.tritune] sweeps = ["sweeps/*.yaml"]` to pyproject.toml'
 
 
-def sweep_files(named: Sequence[Path], folder: Path | None = None) -> tuple[Path, ...]:
-    """The files that are *named*, else those of pyproject's `[tool.tritune] sweeps`."""
+def sweep_files(
+    named: Sequence[Path], folder: Path | None = None, *, takes_some: bool = True
+) -> tuple[Path, ...]:
+    """The files that are *named*, else those of pyproject's `[tool.tritune] sweeps`.
+
+    *takes_some* is whether the command line can name any, for the hint.
+    """
     if named:
         return tuple(dict.fromkeys(named))
+    hint = f"name sweep files, or {_HINT}" if takes_some else _HINT
     pyproject = _pyproject(folder or Path.cwd())
     if pyproject is None:
-        raise SpecError("no sweep file given, and no pyproject.toml here or above", hint=_HINT)
-    globs = _globs(pyproject)
+        raise SpecError("no sweep file given, and no pyproject.toml here or above", hint=hint)
+    globs = _globs(pyproject, hint)
     files = sorted({path for glob in globs for path in _matching(pyproject, glob)})
     if not files:
         shown = ", ".join(f"`{glob}`" for glob in globs)
@@ -75,11 +81,11 @@ def _pyproject(folder: Path) -> Path | None:
     return None
 
 
-def _globs(pyproject: Path) -> tuple[str, ...]:
+def _globs(pyproject: Path, hint: str) -> tuple[str, ...]:
     where = f"{pyproject}: tool.tritune.sweeps"
     table = _table(pyproject)
     if "sweeps" not in table:
-        raise SpecError("no sweep file given, and none named here", where=where, hint=_HINT)
+        raise SpecError("no sweep file given, and none named here", where=where, hint=hint)
     globs = table["sweeps"]
     if not isinstance(globs, list) or not all(isinstance(glob, str) for glob in globs):
         raise SpecError("expected a list of file patterns", where=where)

@@ -59,9 +59,9 @@ def retime(
     from tritune.views import page, progress, retimes
 
     options = pipeline.SweepOptions(lockfile=path, **given)
-    wanted = _wanted(path, only)
+    paths, wanted = sweep_files((), takes_some=False), _wanted(path, only)
     with progress.observing() as observer:
-        found = pipeline.retime(sweep_files(()), options, observer, bound=bound, wanted=wanted)
+        found = pipeline.retime(paths, options, observer, bound=bound, wanted=wanted)
     for warning in dict.fromkeys(found.warnings):
         click.echo(f"warning: {warning}", err=True)
     if found.entries or as_json:

@@ -17,12 +17,16 @@ from tritune.load import Loaded, load
 from tritune.model import Candidate, Problem, Reason, Rejected, Verified
 
 ENV = {"TRITON_INTERPRET": "1"}
+NO_NUMPY = (
+    "Triton's interpreter needs numpy, which cannot be imported "
+    "(pip install 'tritune[interpreter]')"
+)
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Unloaded:
-    """A module that loads elsewhere, and not where no GPU is there and Triton interprets."""
+    """What loads elsewhere, and not where no GPU is there and Triton interprets."""
 
     why: str
 
@@ -33,6 +37,11 @@ class UnverifiableError(Exception):
 
 def open_interpreter(kernel: str | None, problem: str | None) -> Loaded | Unloaded:
     """Load a kernel; Triton must not have been imported before `TRITON_INTERPRET` was set."""
+    try:
+        import numpy as np
+    except ImportError:
+        return Unloaded(NO_NUMPY)
+    del np
     faults.refuse_stubs()
     try:
         return load(kernel, problem)

@@ -8,6 +8,10 @@ take 4 s each on an H200's host.
 from __future__ import annotations
 
 import contextlib
+import warnings
+
+# Torch's, at its import without numpy, which nothing needs but the interpreter; that says so.
+warnings.filterwarnings("ignore", message="Failed to initialize NumPy")
 
 with contextlib.suppress(ImportError):
     import torch

@@ -159,6 +159,7 @@ def start(
         sources=(info.source for info in infos),
         target=f"{place.target.backend}:{place.target.arch}",
         journals=options.journal,
+        journaled=setting is None and not options.dry_run,
     )
     jobs = []
     for info in infos:

@@ -86,7 +86,6 @@ def desks() -> Iterator[Pool]:
             locked.open_desk,
             str(Path(folder) / "cache"),
             log_folder=Path(folder) / "logs",
-            env={"TRITON_INTERPRET": None},
         )
         with pool:
             yield pool
@@ -95,10 +94,9 @@ def desks() -> Iterator[Pool]:
 @contextmanager
 def builders(size: int) -> Iterator[Pool]:
     """Workers that compile entries into Triton's own cache."""
-    with TemporaryDirectory(prefix="tritune-") as folder:
-        logs, env = Path(folder) / "logs", {"TRITON_INTERPRET": None}
-        with Pool(size, locked.open_builder, log_folder=logs, env=env) as pool:
-            yield pool
+    temporary = TemporaryDirectory(prefix="tritune-")
+    with temporary as folder, Pool(size, locked.open_builder, log_folder=Path(folder)) as pool:
+        yield pool
 
 
 def described(pool: Pool, sweep: Sweep) -> tuple[str, list[KernelInfo]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +23,8 @@ class Started:
 
     sweep: Path
     problem: Path | None
+    kept: Path | None
+    """A problem module that was there: somebody has filled it in."""
     decorator: str
     """The line that the kernel lacks; empty where it has it."""
     where: str
@@ -35,26 +36,29 @@ def start(reference: str, folder: Path, *, force: bool) -> Started:
     """Write the first sweep file of a kernel into *folder*, and a problem skeleton if it has none.
 
     Raises:
-        TrituneError: there is no such kernel, or a file is there already and not *force*.
+        TrituneError: there is no such kernel, or its sweep file is there already and not *force*.
     """
     references.refuse(reference, "Triton kernels")
-    _refuse_sweep(folder / f"{references.short(reference)}.yaml", reference, force=force)
     places.refuse_unwritable(folder)
     about = ask(subjects.describe, reference)
     sweep = folder / f"{about.short}.yaml"
     problem = None if about.problem else _beside(about, folder)
+    is_kept = problem is not None and problem.exists() and not force
+    if sweep.exists() and not force:
+        raise _there(sweep, reference, problem if is_kept else None)
     named = draft.Places(
         kernel=_from(folder, reference),
         problem=_from(folder, f"{problem.absolute()}:{about.short}_problem") if problem else "",
         sweep=near(sweep.absolute()),
     )
     texts = {sweep: draft.sweep_text(about, named, _target())}
-    if problem is not None:
+    if problem is not None and not is_kept:
         texts[problem] = draft.problem_text(about, named)
-    _write(texts, force=force)
+    _write(texts)
     return Started(
         sweep=sweep,
-        problem=problem,
+        problem=None if is_kept else problem,
+        kept=problem if is_kept else None,
         decorator=draft.decorator(about),
         where=f"{near(Path(about.file))}:{about.line}",
         kernel=about.short,
@@ -84,23 +88,19 @@ def _target() -> str:
     return here.name if here is not None and here.name in KNOWN_TARGETS else ""
 
 
-def _refuse_sweep(path: Path, reference: str, *, force: bool) -> None:
-    """Two kernels may have one short name, and so one sweep file."""
-    owner = _owner(path) if path.exists() and not force else ""
+def _there(path: Path, reference: str, problem: Path | None) -> SpecError:
+    """Of a sweep file that is there, perhaps of another kernel with this short name."""
+    owner = _owner(path)
+    force = f"--force replaces {f'both it and {problem}' if problem else 'it'}"
     if not owner:
-        _refuse_there([path], force=force)
+        said, hint = "", force
     elif _from(path.parent, reference) == owner:
-        raise SpecError(
-            f"it is there already, of `{owner}`, and nothing was written",
-            where=str(path),
-            hint="--force replaces it",
-        )
+        said, hint = f", of `{owner}`", force
     else:
-        raise SpecError(
-            f"it is there already, of another kernel, `{owner}`, and nothing was written",
-            where=str(path),
-            hint=f"--output DIR puts that of `{reference}` elsewhere, --force replaces it",
-        )
+        said = f", of another kernel, `{owner}`"
+        hint = f"--output DIR puts that of `{reference}` elsewhere, {force}"
+    what = f"it is there already{said}, and nothing was written"
+    return SpecError(what, where=str(path), hint=hint)
 
 
 def _owner(path: Path) -> str:
@@ -113,18 +113,7 @@ def _owner(path: Path) -> str:
     return found.group(1) if found else ""
 
 
-def _refuse_there(paths: Iterable[Path], *, force: bool) -> None:
-    there = [path for path in paths if path.exists()]
-    if there and not force:
-        raise SpecError(
-            "it is there already, and nothing was written",
-            where=str(there[0]),
-            hint="--force replaces it",
-        )
-
-
-def _write(texts: dict[Path, str], *, force: bool) -> None:
-    _refuse_there(texts, force=force)
+def _write(texts: dict[Path, str]) -> None:
     for path in texts:  # all of them or none: half of a start would be in the way of the next
         places.refuse_unwritable(path.parent)
     for path, text in texts.items():
