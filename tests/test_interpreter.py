@@ -407,7 +407,7 @@ def test_what_the_users_programs_interpret_a_sweep_lowers_all_the_same(project):
             "verifying in the interpreter  2 distinct sets of meta-parameters on 1 smoke problem: "
             "2 results right, 0 wrong (results, not times)"
         ),
-        "finding the launches  2 candidates make 2 distinct compiles",
+        "finding the launches  2 candidates, 2 distinct compiles",
         (
             "lowering to TTGIR  2 lowered for H200: 0 candidates launch the same as another, "
             "0 exceed its shared memory before LLVM"

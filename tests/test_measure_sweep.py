@@ -157,7 +157,7 @@ def test_a_sweep_says_what_it_timed_how_noisy_it_was_and_what_restarts_cost(fold
         "measuring": "9 distinct candidates timed on H200 · one binary differs from itself by "
         f"{floors[4]:.1%}, at most {floors[-1]:.1%} · 2 restarts of the measuring process, which "
         "cost 10 s",
-        "confirming": "9 configs timed anew in a fresh process: theirs are the figures · "
+        "confirming": "9 configs timed anew in a fresh process: these are the figures · "
         "nothing compiled while measuring",
     }
     assert this.warnings == ["only a canary watches the GPU: the GPU has no UUID", "a note"]

@@ -1064,7 +1064,7 @@ def test_where_that_is_no_constraint_is_damage_that_is_said_once(tmp_path, gpu, 
     assert (ran(kernel, 8), ran(kernel, 9)) == (16, 16)
     assert caplog.messages == [
         (
-            "the lockfile is damaged, so kernels run their defaults: "
+            "the lockfile is damaged, so kernels run as if nothing were locked: "
             f"{path}:5: devices.a slice.where.0: is no constraint: `n =< 8`\n"
             "hint: write it as `M <= 64`, of parts of the keys or of arch, backend, "
             "shared_bytes, sms"

@@ -29,6 +29,7 @@ from tritune.pipeline import measuring
 from tritune.pipeline.cases import still_true
 from tritune.pipeline.job import Job
 from tritune.pipeline.prepare import Compiling
+from tritune.words import plural
 from tritune.workers import Pool
 
 D = TypeVar("D", bound=Device)
@@ -229,5 +230,5 @@ def compile_all(
         said.append(work.said())
         if screening is not None and screening.found:
             count = sum(len(one.compiled) for one in screening.found.values())
-            said.append(f"{count:,} candidates screened meanwhile")
+            said.append(f"{plural(count, 'candidate')} screened meanwhile")
     return tuple(one for each in made.values() for one in merge(each)), tuple(rejected)

@@ -16,6 +16,7 @@ from tritune.model import Measured, Outcome
 from tritune.pipeline.cases import Case
 from tritune.pipeline.job import Job
 from tritune.pipeline.rounds import Rounds
+from tritune.words import plural
 from tritune.workers import Worker
 
 SHOWN = 3
@@ -64,7 +65,8 @@ def confirm(job: Job, running: Race) -> float:
     waiting = sum(case.done == FINALS for case in running.cases)
     with job.step("confirming", waiting) as said:
         count = rounds.confirm(running.cases)
-        said.append(f"{count:,} configs timed anew in a fresh process: theirs are the figures")
+        anew = plural(count, "config")
+        said.append(f"{anew} timed anew in a fresh process: these are the figures")
         device.leave()
         said.append(f"{device.compiles() or 'nothing'} compiled while measuring")
     job.warnings.extend((*rounds.warnings, *device.notes))
@@ -130,7 +132,7 @@ def _after(
     """Of the step, what it did."""
     outcomes = [one for case in cases for one in case.outcomes]
     timed = sum(isinstance(one, Measured) for one in outcomes)
-    said = [f"{timed:,} distinct candidates timed on {job.target.name}"]
+    said = [f"{plural(timed, 'distinct candidate')} timed on {job.target.name}"]
     floors = [one.floor for one in outcomes if isinstance(one, Measured) and one.finals_us]
     if floors:
         said.append(
@@ -143,11 +145,11 @@ def _after(
         said.append(f"{min(clocks):,} to {max(clocks):,} MHz, up to {heat} °C")
     if device.restarts:
         said.append(
-            f"{device.restarts} restarts of the measuring process, which cost "
+            f"{plural(device.restarts, 'restart')} of the measuring process, which cost "
             f"{device.restart_s:.0f} s"
         )
     if rounds.again:
-        said.append(f"measured again {rounds.again} times, as the GPU was disturbed")
+        said.append(f"measured again {plural(rounds.again, 'time')}, as the GPU was disturbed")
     _say_open(job, rounds, cases)
     return said
 
