@@ -344,11 +344,11 @@ def test_a_step_that_fails_is_told_and_the_others_are_done(tmp_path, monkeypatch
     assert code == 1
     assert said == [
         "norm: sweep 9.00 s",
-        "norm: own T=4096 D=128 dtype=bfloat16 2.50 s k 1.500",
+        "norm: own T=4096 D=128 dtype=bfloat16 2.50 s error 1.0e-03 k 1.500",
         "norm: served T=4096 D=128 dtype=bfloat16 failed",
         "out of memory",
-        "norm: own T=131072 D=128 dtype=bfloat16 2.50 s k 1.500",
-        "norm: served T=131072 D=128 dtype=bfloat16 2.50 s",
+        "norm: own T=131072 D=128 dtype=bfloat16 2.50 s error 1.0e-03 k 1.500",
+        "norm: served T=131072 D=128 dtype=bfloat16 2.50 s error 1.0e-03",
         "== norm",
         "T=4096 D=128 dtype=bfloat16: first call own 2.50 s, served failed; error nan, NOT RIGHT",
         "T=131072 D=128 dtype=bfloat16: first call own 2.50 s, served 2.50 s; error 1.0e-03, right",

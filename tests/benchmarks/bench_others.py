@@ -346,7 +346,7 @@ def measure(
             row["failed"][what] = str(error)
             print(f"{name}: {what} failed\n{error}", flush=True)
             return None
-        print(f"{name}: {what} {seconds(found)}", *ratios(found), flush=True)
+        print(f"{name}: {what} {seconds(found)}", *figures(found), flush=True)
         return found
 
     row["sweep"] = tried("sweep", lambda: swept(file)) if "sweep" in steps else None
@@ -410,8 +410,10 @@ def _line(
     )
 
 
-def ratios(found: Mapping[str, Any]) -> Iterator[str]:
-    """What its own picks take over ours, a kernel, where a step timed both."""
+def figures(found: Mapping[str, Any]) -> Iterator[str]:
+    """Of a step, how far off its results are, and what its own picks take over ours, a kernel."""
+    if "errors" in found:
+        yield f"error {max(found['errors']):.1e}"
     for kernel, one in found.get("kernels", {}).items():
         if "own" in one:
             yield f"{kernel.rpartition(':')[2]} {one['own'] / one['tuned']:.3f}"
