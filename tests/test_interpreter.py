@@ -409,8 +409,8 @@ def test_what_the_users_programs_interpret_a_sweep_lowers_all_the_same(project):
         ),
         "finding the launches  2 candidates, 2 distinct compiles",
         (
-            "lowering to TTGIR  2 lowered for H200: 0 candidates launch the same as another, "
-            "0 exceed its shared memory before LLVM"
+            "lowering to TTGIR  2 lowered for H200: 0 candidates the same as another, "
+            "0 beyond its shared memory before LLVM"
         ),
         "compiling  2 of 2 distinct binaries for H200",
     ]

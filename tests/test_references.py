@@ -84,7 +84,8 @@ def test_what_cannot_be_right_is_told_without_an_import(tmp_path, reference, sai
 
 def test_of_a_file_with_many_functions_a_few_are_listed(tmp_path):
     text = "".join(f"def make_{n}(n): pass\n" for n in range(8))
-    Path("many.py").write_text(f"from helpers import other\n{text}", encoding="utf-8")
+    above = "from helpers import other\ndef _own(): pass\n"
+    Path("many.py").write_text(above + text, encoding="utf-8")
 
     with pytest.raises(KernelError) as caught:
         references.refuse("many.py:maek_3", "functions")
@@ -92,7 +93,7 @@ def test_of_a_file_with_many_functions_a_few_are_listed(tmp_path):
     few = ", ".join(f"`make_{n}`" for n in range(6))
     assert str(caught.value) == (
         f"{tmp_path}/many.py: it has no `maek_3`\n"
-        f"hint: did you mean `make_3`? its functions: {few} and 2 more"
+        f"hint: did you mean `make_3`? its functions: {few} and 3 more"
     )
 
 

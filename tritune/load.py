@@ -260,8 +260,7 @@ def _suggestion(name: str, kinds: str, module: ModuleType, wanted: Callable[[obj
 
 def names_in(module: ModuleType, kinds: str, wanted: Callable[[object], bool]) -> str:
     """What a module has of a kind, as a hint says it; of functions, those it defines itself."""
-    own = [name for name in _names(module, wanted) if _is_own(module, name)]
-    names = sorted(own, key=lambda name: name.startswith("_"))  # those for others first
+    names = [name for name in _names(module, wanted) if _is_own(module, name)]
     return f"its {kinds}: {few(names)}" if names else f"it has no {kinds}"
 
 

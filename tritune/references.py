@@ -47,9 +47,10 @@ def short(reference: str) -> str:
 
 
 def few(names: Sequence[str]) -> str:
-    """Names of a module as a hint lists them."""
+    """Names of a module as a hint lists them, those for others first."""
+    listed = sorted(names, key=lambda name: name.startswith("_"))[:MOST_LISTED]
     more = f" and {len(names) - MOST_LISTED} more" if len(names) > MOST_LISTED else ""
-    return ", ".join(f"`{name}`" for name in names[:MOST_LISTED]) + more
+    return ", ".join(f"`{name}`" for name in listed) + more
 
 
 def _is_there(package: str) -> bool:
