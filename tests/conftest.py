@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import sys
+
 import pytest
 from hypothesis import HealthCheck, settings
 
 from projects import Project
 from tritune import misses, silicon, switches
 from tritune.device import cuda
+
+# Tests edit a module twice in a second, and bytecode knows its source by the second and the size.
+sys.dont_write_bytecode = True
+os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
 
 # A machine that does other work beside is slow, and that is no fault of a property.
 settings.register_profile("tritune", deadline=None, suppress_health_check=[HealthCheck.too_slow])

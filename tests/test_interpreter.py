@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 from rich.console import Console
 
 from fakes import candidate
@@ -177,6 +178,15 @@ def test_what_a_helper_of_a_kernel_lacks_is_told_as_that(project):
     )
 
 
+def no_gpu() -> str:
+    """What torch says where there is none: a build for the CPU other than one for CUDA."""
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU here")
+    with pytest.raises((AssertionError, RuntimeError)) as caught:
+        torch.cuda.get_device_properties(0)
+    return f"{type(caught.value).__name__}: {caught.value}"
+
+
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
@@ -187,10 +197,7 @@ def test_what_a_helper_of_a_kernel_lacks_is_told_as_that(project):
                 "associated with a value"
             ),
         ),
-        (
-            "torch.cuda.get_device_properties(0)",
-            "AssertionError: Torch not compiled with CUDA enabled",
-        ),
+        ("torch.cuda.get_device_properties(0)", ""),
     ],
 )
 def test_an_op_that_asks_for_a_gpu_is_not_the_users_mistake(project, asked, said):
@@ -207,7 +214,7 @@ def test_an_op_that_asks_for_a_gpu_is_not_the_users_mistake(project, asked, said
     assert report.warnings == (
         (
             "2 runs cannot be verified with no GPU: the code around the kernel fails: "
-            f"{said} (ops.py:{line_of(project, asked)})"
+            f"{said or no_gpu()} (ops.py:{line_of(project, asked)})"
         ),
     )
     assert (report.outcomes, report.unsolved) == ((), ())
