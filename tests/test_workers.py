@@ -258,11 +258,12 @@ def test_no_process_is_left_after_close(worker: Worker):
 
 
 PARENT = """
-import sys
+import signal, sys
 from pathlib import Path
 from test_workers import number, start_compiler
 from tritune.workers import Worker
 folder = Path(sys.argv[1])
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a suite in the background ignores it
 worker = Worker(number, log=folder / "log")
 worker.call(start_compiler, folder / "pids", int(sys.argv[2]))
 """
