@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import ClassVar
 from unittest import mock
 
 import pytest
@@ -286,36 +287,48 @@ def test_the_kernels_of_an_op_share_their_binaries_as_each_is_measured_beside_th
     assert all(" from the cache" in line and "compiled here" not in line for line in steps)
 
 
-def test_all_kernels_of_an_op_are_raced_before_any_is_confirmed(jobs, tmp_path, monkeypatch):
-    """For a fresh process is a matter of seconds: one of them confirms all."""
-    events = []
+@pytest.fixture
+def gpu(jobs, monkeypatch):
+    """The kind of GPU that the op's sweep is measured on; what it is used for is in `events`."""
 
     class Gpu(FakeDevice):
-        """A GPU that says what it is used for."""
-
         notes, restarts = (), 0
+        events: ClassVar = []
+        fault = None
+        """What keeps the second kernel from being measured."""
 
         def __init__(self, *, kernel, **_):
             super().__init__(lambda this: 100.0 - int(str(this.config["BLOCK"])) / 100)
             self._kernel = kernel
 
         def uuid(self):
-            events.append(("raced", self._kernel))
+            if Gpu.fault and self._kernel == "theirs:scale_forward":
+                raise Gpu.fault
+            self.events.append(("raced", self._kernel))
             return ""
 
+        def verify(self, compiled):
+            self.events.append(("verified", self._kernel))
+            return super().verify(compiled)
+
         def renew(self):
-            events.append(("confirmed", self._kernel))
+            self.events.append(("confirmed", self._kernel))
 
     place = Setting(target=H200, identity=targets.identity(H200), index=0, triton=TRITON)
     monkeypatch.setattr(pipeline_job, "find", lambda *_, **__: place)
     monkeypatch.setattr(racing, "CudaDevice", Gpu)
     jobs(SCALE)
+    return Gpu
 
+
+def test_all_kernels_of_an_op_are_raced_before_any_is_confirmed(gpu, tmp_path):
+    """For a fresh process is a matter of seconds: one of them confirms all."""
     reports = pipeline.run(tmp_path / "mine/sweep.yaml", SweepOptions(jobs=1), Silent())
 
     names = [report.kernel.name for report in reports]
     assert names == ["theirs:scale_backward", "theirs:scale_forward"]
-    assert events == [(done, name) for done in ("raced", "confirmed") for name in names]
+    order = [(done, name) for done, name in gpu.events if done != "verified"]
+    assert order == [(done, name) for done in ("raced", "confirmed") for name in names]
     assert len(lock.read(tmp_path / "mine/tritune.lock").entries) == 4
 
 
@@ -324,48 +337,21 @@ def test_all_kernels_of_an_op_are_raced_before_any_is_confirmed(jobs, tmp_path, 
     [(EnvironmentFaultError("the GPU does not answer"), 0), (KernelError("it is wrong"), 2)],
 )
 def test_a_fault_of_a_later_kernel_costs_nothing_of_the_one_before(
-    jobs, tmp_path, monkeypatch, fault, locked_at_once
+    gpu, tmp_path, fault, locked_at_once
 ):
-    events = []
-
-    class Gpu(FakeDevice):
-        """A GPU that the second kernel cannot be measured on at first."""
-
-        notes, restarts = (), 0
-        faults = (fault,)
-
-        def __init__(self, *, kernel, **_):
-            super().__init__(lambda this: 100.0 - int(str(this.config["BLOCK"])) / 100)
-            self._kernel = kernel
-
-        def uuid(self):
-            if Gpu.faults and self._kernel == "theirs:scale_forward":
-                raise Gpu.faults[0]
-            return ""
-
-        def verify(self, compiled):
-            events.append(("verified", self._kernel))
-            return super().verify(compiled)
-
-        def renew(self):
-            events.append(("confirmed", self._kernel))
-
-    place = Setting(target=H200, identity=targets.identity(H200), index=0, triton=TRITON)
-    monkeypatch.setattr(pipeline_job, "find", lambda *_, **__: place)
-    monkeypatch.setattr(racing, "CudaDevice", Gpu)
-    jobs(SCALE)
+    gpu.fault = fault
     sweep, lockfile = tmp_path / "mine/sweep.yaml", tmp_path / "mine/tritune.lock"
     with pytest.raises(type(fault), match=fault.what):
         pipeline.run(sweep, SweepOptions(jobs=1), Silent())
-    before, first, Gpu.faults = len(lock.read(lockfile).entries), [*events], ()
-    events.clear()
+    before, first, gpu.fault = len(lock.read(lockfile).entries), [*gpu.events], None
+    gpu.events.clear()
 
     pipeline.run(sweep, SweepOptions(jobs=1), Silent())
 
     assert before == locked_at_once
     assert ("verified", "theirs:scale_backward") in first
-    assert ("verified", "theirs:scale_backward") not in events
-    confirmed = [name for done, name in (*first, *events) if done == "confirmed"]
+    assert ("verified", "theirs:scale_backward") not in gpu.events
+    confirmed = [name for done, name in (*first, *gpu.events) if done == "confirmed"]
     assert confirmed == ["theirs:scale_backward", "theirs:scale_forward"]
     assert len(lock.read(lockfile).entries) == 4
 
