@@ -143,6 +143,29 @@ def test_a_tensor_of_the_problem_that_is_written_in_place_is_found(ask: Ask) -> 
     }
 
 
+VIEWED = """\
+    y = torch.ones(n)
+    return tritune.Problem(lambda: (kernel[(3,)](y[:1], y, n), y)[1], reference=lambda: 1 + y)"""
+IN_A_TUPLE = """\
+    y = torch.ones(n)
+    return tritune.Problem(lambda: (kernel[(3,)](x, (1, y), n), y)[1], reference=lambda: 1 + x)"""
+
+
+@pytest.mark.parametrize(
+    ("body", "problem", "adds_to"),
+    [
+        pytest.param(ADD, VIEWED, ("x", "out"), id="also passed as a smaller view"),
+        pytest.param(ADD.replace("out", "out[1]"), IN_A_TUPLE, ("out[1]",), id="in a tuple"),
+    ],
+)
+def test_a_write_is_found_however_its_tensor_is_passed(
+    ask: Ask, body: str, problem: str, adds_to: tuple[str, ...]
+) -> None:
+    found = ask(studied, body=body, problem=problem)
+
+    assert (found["own"], found["repeatable"], found["adds to"]) == (len(adds_to), False, adds_to)
+
+
 @pytest.mark.parametrize("declared", ["reset_to_zero", "restore_value"])
 def test_what_an_author_declares_is_honoured_where_nothing_shows_it(
     ask: Ask, declared: str

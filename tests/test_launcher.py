@@ -17,10 +17,12 @@ from triton.runtime.jit import JITFunction
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 import tritune
-from tritune import runtime, switches
+from tritune import contract as contracts
+from tritune import keys, runtime, switches, undecorated
 from tritune.device.lowering import StandIn
 from tritune.errors import LookupMissError
 from tritune.launcher import Launcher
+from tritune.recall import Recall
 
 FACTOR = tl.constexpr(3)
 
@@ -337,6 +339,33 @@ def test_launches_that_are_recalled_as_equal_are_equal_to_triton(locked):
 
     assert {len(found) for found in seen.values()} == {1}
     assert len(seen) < len(calls) / 2
+
+
+LAYOUTS = (
+    torch.zeros(64),
+    torch.zeros(128)[::2],
+    torch.zeros(8, 8),
+    torch.zeros(8, 8).T,
+    torch.zeros(16, 16)[::2, ::2],
+    torch.zeros(4, 4, 4),
+    torch.zeros(4, 4, 4).transpose(1, 2),
+    torch.zeros(4, 4, 4).transpose(0, 2),
+    torch.zeros(8, 8, 8)[::2, ::2, ::2],
+    torch.zeros(2, 4, 2, 4).transpose(2, 3),
+)
+
+
+def test_launches_that_are_recalled_as_equal_have_one_key_whatever_the_layouts(locked):
+    contract = undecorated.contract(contracts.describe(scale), USUAL, ("n",))
+    recall = Recall(contract, scale.arg_names, scale)
+    seen = {}
+    for x, y in itertools.product(LAYOUTS, repeat=2):
+        _, slot = recall.slot((x, y, 64), {}, (x, y, 64))
+        key = keys.text(contract, {"x": x, "y": y, "n": 64, **USUAL})
+        seen.setdefault(slot, set()).add(key)
+
+    assert {len(found) for found in seen.values()} == {1}
+    assert len(seen) == 5 * 5
 
 
 def test_a_number_too_large_for_any_argument_is_refused_every_time(compiled, locked):

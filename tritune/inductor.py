@@ -35,7 +35,7 @@ class _Aligned:
 
     def stride(self) -> tuple[int, ...]:
         """Strides of which `keys.layout` says what it said of the tensor's own."""
-        dense = self._dense if self._dense >= 0 else len(self.shape) - 1
+        dense = len(self.shape) - 1 if self._dense == keys.LAST else self._dense
         return tuple(1 if at == dense else 2 for at in range(len(self.shape)))
 
     def data_ptr(self) -> int:
@@ -87,7 +87,7 @@ def forced(contract: Contract) -> KernelError:
 def _dense(value: Any) -> tuple[int, int]:
     """What a key says of a tensor's layout."""
     if not hasattr(value, "stride"):
-        return -1, 0
+        return keys.LAST, 0
     return keys.layout(value.shape, value.stride()), len(value.shape)
 
 
@@ -102,7 +102,7 @@ def locked_name(
     A number is its place in the kernel's own list; empty where nothing is locked for them.
     """
     answer, scalars, tensors, holder = _kernels[number]
-    layouts = dense or ((-1, 0),) * len(dtypes)
+    layouts = dense or ((keys.LAST, 0),) * len(dtypes)
     stand_ins = [
         None if dtype is None else _Aligned(dtype, *layout)
         for dtype, layout in zip(dtypes, layouts, strict=True)

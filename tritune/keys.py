@@ -19,6 +19,8 @@ from tritune.words import an
 ALIGNMENT = 16
 """Bytes; Triton compiles another binary for a pointer that is not a multiple of it."""
 
+LAST, NONE = -1, -2
+"""Of `layout`: no number of a dimension, and neither True nor False."""
 UNALIGNED = "(unaligned)"
 PART = re.compile(r'(\w+)=((?:"(?:[^"\\]|\\.)*"|\S)*)')
 """A text with a blank in it is quoted, as JSON."""
@@ -156,16 +158,19 @@ def _layout_text(value: Any) -> str:
     if not hasattr(base, "stride"):
         return ""
     dense = layout(base.shape, base.stride())
-    return "" if dense < 0 else f"(dim{dense})" if dense < len(base.shape) else "(strided)"
+    return {LAST: "", NONE: "(strided)"}.get(dense, f"(dim{dense})")
 
 
 def layout(shape: Sequence[int], strides: Sequence[int]) -> int:
-    """The dimension of stride 1: -1 for the last one, the number of all where there is none."""
+    """The dimension of stride 1; LAST for the last one, NONE where there is none.
+
+    Equal where a key says the same of two tensors, whatever their dimensions.
+    """
     long = [at for at in range(len(shape)) if shape[at] != 1]
     if not long or strides[long[-1]] == 1:
-        return -1
+        return LAST
     dense = [at for at in long if strides[at] == 1]
-    return dense[0] if dense else len(shape)
+    return dense[0] if dense else NONE
 
 
 def _scalar(contract: Contract, name: str, value: Any) -> str:

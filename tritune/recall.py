@@ -21,7 +21,7 @@ from triton import knobs
 from triton.runtime.driver import driver as drivers
 
 from tritune.contract import Contract
-from tritune.keys import layout
+from tritune.keys import LAST, layout
 
 LIMIT = 4096
 """What is remembered of one form of launch; a server that sees endless sizes must not grow."""
@@ -78,8 +78,8 @@ class Recall:
             tensor = values[at]
             found += (tensor.dtype, tensor.data_ptr() & 15 == 0)
             if self._layout:
-                dense = tensor.is_contiguous()
-                found.append(dense or layout(tensor.shape, tensor.stride()))
+                usual = tensor.is_contiguous()
+                found.append(LAST if usual else layout(tensor.shape, tensor.stride()))
         return records, tuple(found)
 
     def _plan(

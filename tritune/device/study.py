@@ -6,7 +6,7 @@ from before. What is found decides what is put back before a sample, and who sha
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -117,18 +117,32 @@ def watching(before: list[Any], *, contents: bool = True) -> Any:
 
 
 def _tensors(one: Captured) -> list[tuple[int | str, Any]]:
-    """The tensors of a launch with their places, each storage once."""
-    import torch
+    """The tensors of a launch with their places, those in tuples too; each view once.
 
-    seen: set[int] = set()
+    Of two views of one storage both count: a smaller one shows less of what is written.
+    """
+    seen: set[tuple[object, ...]] = set()
     found: list[tuple[int | str, Any]] = []
     places: list[tuple[int | str, Any]] = [*enumerate(one.args), *one.kwargs.items()]
     for place, arg in places:
-        tensor = getattr(arg, "base", arg)
-        if isinstance(tensor, torch.Tensor) and tensor.data_ptr() not in seen:
-            seen.add(tensor.data_ptr())
-            found.append((place, tensor))
+        for at, tensor in _within(one, place, arg):
+            view = (tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride())
+            if view not in seen:
+                seen.add(view)
+                found.append((at, tensor))
     return found
+
+
+def _within(one: Captured, place: int | str, arg: Any) -> Iterator[tuple[int | str, Any]]:
+    import torch
+
+    if isinstance(arg, tuple):
+        for at, item in enumerate(arg):
+            yield from _within(one, f"{_name(one, place)}[{at}]", item)
+        return
+    tensor = getattr(arg, "base", arg)
+    if isinstance(tensor, torch.Tensor):
+        yield place, tensor
 
 
 def same_bits(a: Any, b: Any) -> bool:
