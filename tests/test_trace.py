@@ -876,6 +876,56 @@ def test_of_a_kernel_with_our_line_and_no_sweep_file_the_command_is_whole(tmp_pa
     ]
 
 
+OWN = {"name": "ops:own", "kind": "decorated", "file": "/src/ops.py", "configs": 3}
+
+
+def said_of(folder: Path, *kernels: TracedKernel, **options) -> list[str]:
+    """The report of a trace on a GPU, after its tables."""
+    ran = tracelog.TracedProcess(
+        pid=1, rank="", program=("python",), triton="3.9.0", device="NVIDIA H200"
+    )
+    found = tracelog.Trace(processes=(ran,), kernels=kernels)
+
+    made = pipeline._written(found, 0, TraceOptions(output=folder, **options))
+
+    return page.plain(traces.report(made)).rpartition("\n\n")[2].splitlines()[1:]
+
+
+def test_what_a_kernel_with_our_line_locks_is_its_own_and_needs_no_variable(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    own = said_of(Path("own"), kernel(problem=(("n", False),), **OWN))
+    both = said_of(Path("both"), kernel(), kernel(problem=(("n", False),), **OWN))
+
+    assert own == [
+        "next: tritune sweep own/own.yaml",
+        "then: nothing, as the sweep writes the own lockfile of ops:own",
+    ]
+    assert both == [
+        "next: tritune sweep both/scale.yaml both/own.yaml",
+        (
+            'then: tritune.install("both/tritune.lock") where it runs; '
+            "TRITUNE_LOCKFILE would turn the own lockfile of ops:own off"
+        ),
+    ]
+
+
+def test_paths_in_the_next_steps_are_words_of_a_shell(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    assert said_of(Path("my trace"), kernel()) == [
+        "next: tritune sweep 'my trace/scale.yaml'",
+        "then: TRITUNE_LOCKFILE='my trace/tritune.lock' where it runs",
+    ]
+    assert said_of(Path("its keys"), kernel(problem=(("causal", False),), **OWN)) == [
+        "no sweep file for ops:own: its keys do not say all axes of its problems",
+        (
+            "next, with the kernel's own sweep FILE: "
+            "tritune sweep FILE --shapes-from 'its keys/keys.jsonl'"
+        ),
+    ]
+
+
 def test_two_kernels_of_one_name_have_files_of_their_own():
     named = list(pipeline._named([kernel(), kernel(name="c:scale"), kernel(name="d:f.<locals>.g")]))
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import shlex
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Group
@@ -134,20 +136,49 @@ def _after(traced: Traced) -> Iterator[str]:
     yield from _known(traced.trace)
     for name, why in traced.without:
         yield f"no sweep file for {name}: {why}"
-    ours = {one.name for one in traced.trace.kernels if one.kind == "decorated"}
-    if traced.keys and ours.intersection(dict(traced.without)):
-        command = f"tritune sweep FILE --shapes-from {traced.keys}"
-        yield f"next, with the kernel's own sweep FILE: {command}"
     for path in traced.kept:
         yield f"kept {path}, which was there: --force replaces it"
+    yield from _next(traced)
+
+
+def _next(traced: Traced) -> Iterator[str]:
+    """The commands that come next, and how what they lock is served."""
+    ours = {one.name for one in traced.trace.kernels if one.kind == "decorated"}
+    if traced.keys and ours.intersection(dict(traced.without)):
+        command = f"tritune sweep FILE --shapes-from {_word(traced.keys)}"
+        yield f"next, with the kernel's own sweep FILE: {command}"
     if traced.sweeps:
-        sweep = f"tritune sweep {' '.join(str(path) for _, path in traced.sweeps)}"
+        sweep = f"tritune sweep {_words([path for _, path in traced.sweeps])}"
         if any(one.device for one in traced.trace.processes):
             yield f"next: {sweep}"
         else:  # the files name no target, and a sweep here would ask for one
             yield f"next, on a machine with a GPU: {sweep}"
             yield f"or here, to compile and time nothing: {sweep} --target {SOME_TARGET}"
-        yield f"then: TRITUNE_LOCKFILE={traced.folder / LOCKFILE} where it runs"
+        yield _served(traced, sorted(ours))
+
+
+def _served(traced: Traced, ours: Sequence[str]) -> str:
+    """How what is locked comes to be read; of kernels with tritune's line by itself.
+
+    TRITUNE_LOCKFILE would have those read that file too, which has nothing of them.
+    """
+    lockfile = traced.folder / LOCKFILE
+    own = f"the own lockfile of {', '.join(ours)}"
+    if {name for name, _ in traced.sweeps} <= {*ours}:
+        return f"then: nothing, as the sweep writes {own}"
+    if ours:
+        call = f"tritune.install({json.dumps(str(lockfile))})"
+        return f"then: {call} where it runs; TRITUNE_LOCKFILE would turn {own} off"
+    return f"then: TRITUNE_LOCKFILE={_word(lockfile)} where it runs"
+
+
+def _word(path: Path) -> str:
+    """A path as a shell takes it."""
+    return shlex.quote(str(path))
+
+
+def _words(paths: Sequence[Path]) -> str:
+    return " ".join(map(_word, paths))
 
 
 def _known(trace: Trace) -> Iterator[str]:
