@@ -30,13 +30,14 @@ from triton.runtime.interpreter import InterpretedFunction
 import test_adopt
 import tritune
 from others import PACKAGE
-from projects import HELPERS, OPS, STAND_IN
+from projects import HELPERS, OPS, STAND_IN, SWEEP
 from test_adopt import FILL, fill, ran
 from test_runtime import FakeDriver, locked
 from tritune import adopt, installing, retrace, silicon, tracedraft, tracelog
 from tritune.errors import SpecError
+from tritune.pipeline import tracefiles
 from tritune.pipeline import tracing as pipeline
-from tritune.pipeline.tracing import TraceOptions
+from tritune.pipeline.tracefiles import TraceOptions
 from tritune.routing import Route
 from tritune.tracelog import TracedKernel, TracedLaunch
 from tritune.tracing import clock, recorder, wrapping
@@ -88,6 +89,22 @@ import ops
 
 for n in (100, 100, 1000):
     ops.scale(torch.randn(n))
+ops.scale(torch.randn(100)[1:])
+"""
+
+
+FILL_SCRIPT = """\
+import torch, triton, triton.language as tl
+import standin
+
+@triton.autotune([triton.Config({"B": b}) for b in (16, 32)], key=["n"])
+@triton.jit
+def filled(x, n, B: tl.constexpr):
+    tl.store(x, n)
+
+def run():
+    filled[(1,)](torch.zeros(8), 8)
+
 """
 
 
@@ -200,8 +217,8 @@ def test_where_there_was_no_gpu_the_next_step_names_a_target(trained, tmp_path, 
     found = tracelog.read(folder / "traced/processes")
     nowhere = tuple(replace(one, device="") for one in found.processes)
 
-    traced = pipeline._written(
-        replace(found, processes=nowhere), 0, TraceOptions(output=Path("traced"))
+    traced = tracefiles.written(
+        replace(found, processes=nowhere), 0, "", TraceOptions(output=Path("traced"))
     )
 
     files = " ".join(f"traced/{name}.yaml" for name in KERNELS)
@@ -282,11 +299,11 @@ def test_a_trace_that_is_there_is_not_replaced(trained):
 def test_a_file_that_somebody_has_edited_is_kept(tmp_path):
     options = TraceOptions(output=tmp_path)
     found = tracelog.Trace(kernels=(kernel(),))
-    pipeline._written(found, 0, options)
+    tracefiles.written(found, 0, "", options)
     (tmp_path / "scale.yaml").write_bytes(b"mine, and no UTF-8: \xff")
 
-    again = pipeline._written(found, 0, options)
-    forced = pipeline._written(found, 0, TraceOptions(output=tmp_path, force=True))
+    again = tracefiles.written(found, 0, "", options)
+    forced = tracefiles.written(found, 0, "", TraceOptions(output=tmp_path, force=True))
 
     assert (again.kept, forced.kept) == ((tmp_path / "scale.yaml",), ())
     assert b"mine" not in (tmp_path / "scale.yaml").read_bytes()
@@ -388,17 +405,83 @@ def test_a_kernel_with_our_line_gets_rows_and_keys_that_a_sweep_takes(tmp_path):
     assert [json.loads(line) for line in lines] == [
         {"kernel": "ops:scale_kernel", "key": "n=100 x=f32 y=f32", "count": 2},
         {"kernel": "ops:scale_kernel", "key": "n=1000 x=f32 y=f32", "count": 1},
+        {"kernel": "ops:scale_kernel", "key": "n=99 x=f32(unaligned) y=f32", "count": 1},
     ]
     assert (folder / "traced/scale_kernel.yaml").read_text(encoding="utf-8") == (
         "# What ops:scale_kernel was launched on, as `tritune trace` saw it.\n"
         "kernel: ../ops.py:scale_kernel\n"
         "# targets: [H200]  # the GPUs it ships on; needed where a sweep has no GPU\n"
+        "# A first guess around what the kernel runs with now: widen it, or narrow it.\n"
+        "space:\n"
+        "  BLOCK: [128, 256, 512]\n"
+        "  num_warps: [2, 4, 8]\n"
         "shapes:\n"
         '  - {"n": 100, "dtype": "float32"}\n'
         '  - {"n": 1000, "dtype": "float32"}\n'
+        "# Left out: n=99 x=f32(unaligned) y=f32: "
+        "a tensor of it is unaligned, and a problem cannot ask for that\n"
     )
+    assert done.stderr.splitlines()[-4:] == [
+        (
+            "left out of traced/scale_kernel.yaml: n=99 x=f32(unaligned) y=f32: "
+            "a tensor of it is unaligned, and a problem cannot ask for that"
+        ),
+        (
+            "the space of traced/scale_kernel.yaml is a guess around the default, "
+            "as ops:scale_kernel lists no configs: widen it, or narrow it"
+        ),
+        "next: tritune sweep traced/scale_kernel.yaml",
+        "then: nothing, as the sweep writes the own lockfile of ops:scale_kernel",
+    ]
     shown = tritune_(folder, "show", "space", "--target", "H200", "traced/scale_kernel.yaml")
     assert shown.returncode == 0, shown.stderr
+
+
+def test_a_kernel_with_a_sweep_file_in_the_project_is_swept_by_that(tmp_path):
+    folder = project(tmp_path, train=OURS, ops=OPS, helpers=HELPERS)
+    (folder / "sweeps").mkdir()
+    (folder / "sweeps/my scale.yaml").write_text(SWEEP, encoding="utf-8")
+    (folder / "sweeps/broken.yaml").write_text("kernel: [", encoding="utf-8")
+    (folder / "pyproject.toml").write_text(
+        '[tool.tritune]\nsweeps = ["sweeps/*.yaml"]\n', encoding="utf-8"
+    )
+
+    done = tritune_(folder, "trace", "--", sys.executable, "train.py")
+
+    assert done.stderr.splitlines()[-3:] == [
+        "no sweep file for ops:scale_kernel: it has sweeps/my scale.yaml",
+        "next: tritune sweep 'sweeps/my scale.yaml' --shapes-from traced/keys.jsonl",
+        "then: nothing, as the sweep writes the own lockfile of ops:scale_kernel",
+    ]
+    assert not (folder / "traced/scale_kernel.yaml").exists()
+
+
+def test_a_kernel_that_the_program_itself_holds_is_warned_of_unless_it_is_guarded(tmp_path):
+    code = FILL_SCRIPT + "for _ in range(3):\n    run()\n"
+    guarded = FILL_SCRIPT + 'if __name__ == "__main__":\n    run()\n'
+    folder = project(tmp_path, train=code, guarded=guarded)
+
+    said = [
+        tritune_(folder, "trace", "--output", name, "--", sys.executable, f"{name}.py").stderr
+        for name in ("train", "guarded")
+    ]
+
+    warning = (
+        "train:filled is in the program itself, which a sweep imports and so runs again: "
+        'put what it runs under `if __name__ == "__main__":`, '
+        "or the kernel into a module of its own and trace it again"
+    )
+    assert said[0].splitlines()[-3:-2] == [warning]
+    assert "in the program itself" not in said[1]
+    assert (folder / "train/filled.yaml").read_text(encoding="utf-8").splitlines()[:3] == [
+        f"# Launches of train:filled, as `tritune trace` saw them; of {folder}/train.py.",
+        "# A sweep imports that program, and so runs it again: put what it runs under",
+        (
+            '# `if __name__ == "__main__":`, '
+            "or its kernels into a module of their own and trace it again."
+        ),
+    ]
+    assert "A sweep imports" not in (folder / "guarded/filled.yaml").read_text(encoding="utf-8")
 
 
 # --- inside a process ---------------------------------------------------------------------
@@ -863,8 +946,8 @@ def test_of_a_kernel_with_our_line_and_no_sweep_file_the_command_is_whole(tmp_pa
     monkeypatch.chdir(tmp_path)
     ours = kernel(kind="decorated", problem=(("causal", False),))
 
-    made = pipeline._written(
-        tracelog.Trace(kernels=(ours,)), 0, TraceOptions(output=Path("traced"))
+    made = tracefiles.written(
+        tracelog.Trace(kernels=(ours,)), 0, "", TraceOptions(output=Path("traced"))
     )
 
     assert page.plain(traces.report(made)).splitlines()[-2:] == [
@@ -886,7 +969,7 @@ def said_of(folder: Path, *kernels: TracedKernel, **options) -> list[str]:
     )
     found = tracelog.Trace(processes=(ran,), kernels=kernels)
 
-    made = pipeline._written(found, 0, TraceOptions(output=folder, **options))
+    made = tracefiles.written(found, 0, "", TraceOptions(output=folder, **options))
 
     return page.plain(traces.report(made)).rpartition("\n\n")[2].splitlines()[1:]
 
@@ -926,8 +1009,35 @@ def test_paths_in_the_next_steps_are_words_of_a_shell(tmp_path, monkeypatch):
     ]
 
 
+def test_keys_that_no_row_makes_are_said_a_few_of_them(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    keys = ["n=1 x=f32", *(f"n={n} x=f32(unaligned)" for n in range(2, 7)), "x=f32"]
+    launches = tuple(TracedLaunch(key=key, count=1) for key in keys)
+
+    said = said_of(Path("t"), kernel(problem=(("n", False),), **OWN | {"launches": launches}))
+    none = said_of(Path("u"), kernel(problem=(("n", False),), **OWN | {"launches": launches[1:2]}))
+
+    unaligned = "a tensor of it is unaligned, and a problem cannot ask for that"
+    assert said[:4] == [
+        *(f"left out of t/own.yaml: n={n} x=f32(unaligned): {unaligned}" for n in (2, 3, 4)),
+        "left out of t/own.yaml: 3 keys more, listed there",
+    ]
+    assert (tmp_path / "t/own.yaml").read_text(encoding="utf-8").splitlines()[-1] == (
+        "# Left out: x=f32: it does not say `n`"
+    )
+    assert none[0] == f"no sweep file for ops:own: {unaligned}"
+
+
+def test_a_kernel_with_our_line_and_no_problem_function_is_told_so():
+    assert tracedraft.why_not(kernel(**OWN)) == (
+        "it has no problem function: tritune init writes one to fill in"
+    )
+
+
 def test_two_kernels_of_one_name_have_files_of_their_own():
-    named = list(pipeline._named([kernel(), kernel(name="c:scale"), kernel(name="d:f.<locals>.g")]))
+    named = list(
+        tracefiles._named([kernel(), kernel(name="c:scale"), kernel(name="d:f.<locals>.g")])
+    )
 
     assert [short for _, short in named] == ["scale", "scale_2", "g"]
 

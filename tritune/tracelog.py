@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tritune.errors import SpecError
+from tritune.model import Value
 
 OTHERS = ""
 """The key of launches under keys that were too many to be told apart."""
@@ -54,6 +55,8 @@ class TracedKernel:
     configs: int
     problem: tuple[tuple[str, bool], ...] | None
     """The axes of its problem function, and which may be left out; None where it has none."""
+    default: tuple[tuple[str, Value], ...] = ()
+    """What it runs with where nothing is locked; only of one with tritune's line."""
     launches: tuple[TracedLaunch, ...]
 
     @property
@@ -210,6 +213,7 @@ def _kernel(about: Mapping[str, Any], sums: Mapping[tuple[str, str], _Sum]) -> T
         params=tuple(about["params"]),
         configs=about["configs"],
         problem=None if problem is None else tuple((axis, free) for axis, free in problem),
+        default=tuple(about.get("default", {}).items()),
         launches=tuple(sorted(own, key=_weight)),
     )
 

@@ -34,9 +34,12 @@ def trace(
     what the program printed. With no PROGRAM the trace in DIR is reported again, as after a kill.
     """
     from tritune import pipeline, places
+    from tritune.cli import project
     from tritune.views import page, traces
 
-    options = pipeline.TraceOptions(output=output, every=every, force=force)
+    options = pipeline.TraceOptions(
+        output=output, every=every, force=force, project=project.named()
+    )
     traced = pipeline.trace(command, options)
     text, path = traces.report_json(traced), output / "report.json"
     places.write(path, f"{text}\n")

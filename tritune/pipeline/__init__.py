@@ -48,7 +48,8 @@ from tritune.pipeline.questions import device, rejected, space_counts
 from tritune.pipeline.retiming import retime
 from tritune.pipeline.starting import Started
 from tritune.pipeline.starting import start as start_sweep
-from tritune.pipeline.tracing import Traced, TraceOptions, trace
+from tritune.pipeline.tracefiles import Traced, TraceOptions
+from tritune.pipeline.tracing import trace
 from tritune.workers import Pool, Worker
 
 __all__ = [

@@ -18,12 +18,14 @@ from tritune.views.units import NONE, figures, format_count, format_percent, for
 from tritune.words import plural
 
 if TYPE_CHECKING:
-    from tritune.pipeline.tracing import Traced
+    from tritune.pipeline.tracefiles import Traced
     from tritune.tracelog import Trace, TracedKernel, TracedLaunch
 
 SOME_TARGET = "H200"
 SHOWN = 20
 """Keys of one kernel; the JSON has all."""
+SHOWN_LEFT = 3
+"""Keys that a sweep file leaves out; it lists all."""
 
 
 def report(traced: Traced) -> Group:
@@ -68,6 +70,11 @@ def _kernel_dict(traced: Traced, kernel: TracedKernel) -> dict[str, Any]:
         "total_us": kernel.total_us,
         "sweep": None if sweep is None else str(sweep),
         "why_no_sweep": why.get(kernel.name, ""),
+        "own_sweeps": [str(path) for name, path in traced.own_sweeps if name == kernel.name],
+        "left_out": [
+            {"key": key, "why": why} for name, key, why in traced.left_out if name == kernel.name
+        ],
+        "is_run_again": kernel.name in traced.run_again,
     }
 
 
@@ -136,15 +143,41 @@ def _after(traced: Traced) -> Iterator[str]:
     yield from _known(traced.trace)
     for name, why in traced.without:
         yield f"no sweep file for {name}: {why}"
+    yield from _warned(traced)
     for path in traced.kept:
         yield f"kept {path}, which was there: --force replaces it"
     yield from _next(traced)
 
 
+def _warned(traced: Traced) -> Iterator[str]:
+    """What to know of the sweep files before they are swept."""
+    for kernel in traced.trace.kernels:
+        if (path := dict(traced.sweeps).get(kernel.name)) is None:
+            continue
+        left = [(key, why) for name, key, why in traced.left_out if name == kernel.name]
+        yield from (f"left out of {path}: {key}: {why}" for key, why in left[:SHOWN_LEFT])
+        if len(left) > SHOWN_LEFT:
+            yield f"left out of {path}: {plural(len(left) - SHOWN_LEFT, 'key')} more, listed there"
+        if kernel.name in traced.guessed:
+            yield (
+                f"the space of {path} is a guess around the default, as {kernel.name} lists "
+                "no configs: widen it, or narrow it"
+            )
+        if kernel.name in traced.run_again:
+            yield (
+                f"{kernel.name} is in the program itself, which a sweep imports and so runs again: "
+                'put what it runs under `if __name__ == "__main__":`, '
+                "or the kernel into a module of its own and trace it again"
+            )
+
+
 def _next(traced: Traced) -> Iterator[str]:
     """The commands that come next, and how what they lock is served."""
     ours = {one.name for one in traced.trace.kernels if one.kind == "decorated"}
-    if traced.keys and ours.intersection(dict(traced.without)):
+    own = dict.fromkeys(path for _, path in traced.own_sweeps)
+    if traced.keys and own:
+        yield f"next: tritune sweep {_words([*own])} --shapes-from {_word(traced.keys)}"
+    if traced.keys and ours.intersection(dict(traced.without)) - {*dict(traced.own_sweeps)}:
         command = f"tritune sweep FILE --shapes-from {_word(traced.keys)}"
         yield f"next, with the kernel's own sweep FILE: {command}"
     if traced.sweeps:
@@ -154,6 +187,7 @@ def _next(traced: Traced) -> Iterator[str]:
         else:  # the files name no target, and a sweep here would ask for one
             yield f"next, on a machine with a GPU: {sweep}"
             yield f"or here, to compile and time nothing: {sweep} --target {SOME_TARGET}"
+    if traced.sweeps or own:
         yield _served(traced, sorted(ours))
 
 
