@@ -296,17 +296,73 @@ def test_a_trace_that_is_there_is_not_replaced(trained):
     )
 
 
-def test_a_file_that_somebody_has_edited_is_kept(tmp_path):
-    options = TraceOptions(output=tmp_path)
-    found = tracelog.Trace(kernels=(kernel(),))
-    tracefiles.written(found, 0, "", options)
-    (tmp_path / "scale.yaml").write_bytes(b"mine, and no UTF-8: \xff")
+def reported(folder: Path, *kernels: TracedKernel, force: bool = False) -> list[str]:
+    """A trace of these kernels, and what its report says of the files."""
+    found = tracelog.Trace(kernels=kernels)
+    made = tracefiles.written(found, 0, "", TraceOptions(output=folder, force=force))
+    (folder / "report.json").write_text(traces.report_json(made), encoding="utf-8")
+    words = ("kept ", "moved ", "removed ")
+    return [one for one in page.plain(traces.report(made)).splitlines() if one.startswith(words)]
 
-    again = tracefiles.written(found, 0, "", options)
-    forced = tracefiles.written(found, 0, "", TraceOptions(output=tmp_path, force=True))
 
-    assert (again.kept, forced.kept) == ((tmp_path / "scale.yaml",), ())
-    assert b"mine" not in (tmp_path / "scale.yaml").read_bytes()
+def names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()} - {"report.json"}
+
+
+def test_a_file_that_somebody_has_edited_is_kept_and_moved_aside_by_force(tmp_path):
+    mine = tmp_path / "scale.yaml"
+    reported(tmp_path, kernel())
+    first = mine.read_bytes()
+    mine.write_bytes(b"mine, and no UTF-8: \xff")
+
+    again = reported(tmp_path, kernel())
+    forced = reported(tmp_path, kernel(), force=True)
+    mine.write_bytes(b"mine again")
+    twice = reported(tmp_path, kernel(), force=True)
+
+    assert again == [f"kept {mine}, which was there: --force replaces it"]
+    assert forced == [f"moved {mine}, which is not as it was written, to {mine}.old"]
+    assert twice == [f"moved {mine}, which is not as it was written, to {mine}.old2"]
+    assert mine.read_bytes() == first
+    assert (tmp_path / "scale.yaml.old").read_bytes() == b"mine, and no UTF-8: \xff"
+    assert (tmp_path / "scale.yaml.old2").read_bytes() == b"mine again"
+
+
+def test_what_the_last_trace_wrote_and_this_one_does_not_is_removed_by_force_and_nothing_else(
+    tmp_path,
+):
+    reported(tmp_path, kernel(), kernel(name="c:other"))
+    edited = tmp_path / "scale.yaml"
+    edited.write_text("edited", encoding="utf-8")
+    for mine in ("mine.yaml", "tritune.lock"):
+        (tmp_path / mine).write_text("mine", encoding="utf-8")
+
+    kept = reported(tmp_path, kernel(name="d:new"))
+    forced = reported(tmp_path, kernel(name="d:new"), force=True)
+
+    gone = ", ".join(f"{tmp_path}/{name}" for name in ("other.yaml", "traced_other.py"))
+    assert kept == []
+    assert forced == [
+        f"moved {edited}, which is not as it was written, to {edited}.old",
+        f"removed {gone}, {tmp_path}/traced_scale.py, which the last trace wrote",
+    ]
+    assert names(tmp_path) == {
+        *("scale.yaml.old", "new.yaml", "traced_new.py"),
+        *("mine.yaml", "tritune.lock"),
+    }
+
+
+def test_a_report_that_is_damaged_or_names_files_elsewhere_removes_nothing(tmp_path):
+    folder = tmp_path / "traced"
+    folder.mkdir()
+    (tmp_path / "mine").write_text("", encoding="utf-8")
+    empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+    for text in ("{", "[]", json.dumps({"written": {"../mine": empty}})):
+        (folder / "report.json").write_text(text, encoding="utf-8")
+
+        assert reported(folder, force=True) == []
+
+    assert (tmp_path / "mine").exists()
 
 
 def test_a_program_that_is_killed_loses_at_most_what_it_counted_last(tmp_path):

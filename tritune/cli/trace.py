@@ -21,7 +21,9 @@ from tritune.cli import options as shared
     help="Put the trace, the report and the sweep files here.",
 )
 @click.option("--all", "every", is_flag=True, help="Count kernels with no autotuner as well.")
-@click.option("--force", is_flag=True, help="Replace the trace and the files that are there.")
+@click.option(
+    "--force", is_flag=True, help="Replace the trace that is there, and the files that it wrote."
+)
 @shared.as_json
 def trace(
     command: tuple[str, ...], *, output: Path, every: bool, force: bool, as_json: bool
@@ -41,7 +43,7 @@ def trace(
         output=output, every=every, force=force, project=project.named()
     )
     traced = pipeline.trace(command, options)
-    text, path = traces.report_json(traced), output / "report.json"
+    text, path = traces.report_json(traced), output / pipeline.REPORT
     places.write(path, f"{text}\n")
     if as_json:
         click.echo(text)

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from tritune import references, spec, tracedraft
 from tritune.errors import TrituneError
-from tritune.places import unwritable, write
+from tritune.pipeline.replacing import Replaced, replace
 from tritune.sweepfile import KNOWN_TARGETS
 from tritune.tracelog import Trace, TracedKernel
 
@@ -51,8 +51,7 @@ class Traced:
     """Kernels whose sweep file has a guess for its space."""
     run_again: tuple[str, ...]
     """Kernels whose program runs again where a sweep imports them."""
-    kept: tuple[Path, ...]
-    """Files that were there and are not ours to replace."""
+    files: Replaced
     without: tuple[tuple[str, str], ...]
     """Kernel -> why it has no sweep file."""
     keys: Path | None
@@ -69,7 +68,7 @@ def written(found: Trace, code: int, signal: str, options: TraceOptions) -> Trac
     texts = dict(_texts(drafted, _target(found), folder))
     keys = tracedraft.keys(found.kernels)
     if keys:
-        texts[folder / KEYS] = keys
+        texts[KEYS] = keys
     return Traced(
         exit_code=code,
         signal=signal,
@@ -80,7 +79,7 @@ def written(found: Trace, code: int, signal: str, options: TraceOptions) -> Trac
         left_out=tuple((k.name, *left) for k in kernels for left in tracedraft.left_out(k)),
         guessed=tuple(kernel.name for kernel in kernels if tracedraft.is_guessed(kernel)),
         run_again=tuple(kernel.name for kernel in kernels if _is_run_again(kernel)),
-        kept=_write(texts, force=options.force),
+        files=replace(folder, texts, force=options.force),
         without=tuple((name, why) for name, why in whys.items() if why),
         keys=folder / KEYS if keys else None,
     )
@@ -88,13 +87,14 @@ def written(found: Trace, code: int, signal: str, options: TraceOptions) -> Trac
 
 def _texts(
     drafted: Sequence[tuple[TracedKernel, str]], target: str, folder: Path
-) -> Iterator[tuple[Path, str]]:
+) -> Iterator[tuple[str, str]]:
+    """The name and the text of each file."""
     for kernel, short in drafted:
         again = _is_run_again(kernel)
         made = tracedraft.written(kernel, short, target, folder.absolute(), is_run_again=again)
-        yield folder / f"{short}.yaml", made.sweep
+        yield f"{short}.yaml", made.sweep
         if made.problem:
-            yield folder / f"traced_{short}.py", made.problem
+            yield f"traced_{short}.py", made.problem
 
 
 def _own_sweeps(
@@ -153,22 +153,3 @@ def _target(found: Trace) -> str:
     words = {word for one in found.processes for word in one.device.split()}
     named = sorted(word for word in words & set(KNOWN_TARGETS) if ":" not in word)
     return named[0] if len(named) == 1 else ""
-
-
-def _write(texts: Mapping[Path, str], *, force: bool) -> tuple[Path, ...]:
-    """Write what is not there yet, or all of it; the files that are kept as they are."""
-    kept = []
-    for path, text in texts.items():
-        try:
-            if not force and path.is_file() and _text(path) != text:
-                kept.append(path)
-                continue
-        except OSError as error:
-            raise unwritable(path, error) from error
-        write(path, text)
-    return tuple(kept)
-
-
-def _text(path: Path) -> str:
-    # Whoever put his own there need not have written UTF-8.
-    return path.read_text(encoding="utf-8", errors="replace")

@@ -18,6 +18,7 @@ from tritune.views.units import NONE, figures, format_count, format_percent, for
 from tritune.words import plural
 
 if TYPE_CHECKING:
+    from tritune.pipeline.replacing import Replaced
     from tritune.pipeline.tracefiles import Traced
     from tritune.tracelog import Trace, TracedKernel, TracedLaunch
 
@@ -51,6 +52,7 @@ def report_json(traced: Traced) -> str:
         kernels=[_kernel_dict(traced, kernel) for kernel in trace.kernels],
         untraced=[{"kernel": name, "why": why} for name, why in trace.untraced],
         cut=list(trace.cut),
+        written=dict(traced.files.digests),
         keys=None if traced.keys is None else str(traced.keys),
     )
 
@@ -144,9 +146,17 @@ def _after(traced: Traced) -> Iterator[str]:
     for name, why in traced.without:
         yield f"no sweep file for {name}: {why}"
     yield from _warned(traced)
-    for path in traced.kept:
-        yield f"kept {path}, which was there: --force replaces it"
+    yield from _replaced(traced.files)
     yield from _next(traced)
+
+
+def _replaced(files: Replaced) -> Iterator[str]:
+    for path in files.kept:
+        yield f"kept {path}, which was there: --force replaces it"
+    for path, aside in files.moved:
+        yield f"moved {path}, which is not as it was written, to {aside}"
+    if files.removed:
+        yield f"removed {', '.join(map(str, files.removed))}, which the last trace wrote"
 
 
 def _warned(traced: Traced) -> Iterator[str]:
