@@ -177,7 +177,7 @@ def test_launches_are_counted_by_kernel_and_key_in_every_process(trained):
         backward(700, wide=True): 5,
         ("theirs:total_kernel", "n=77 x=f32 out=f32"): 2,
     }
-    assert len(list((folder / "traced/processes").iterdir())) == 3
+    assert len(list((folder / "traced/processes").glob("*.jsonl"))) == 3
 
 
 def test_the_report_is_json_too_on_stdout_and_in_the_folder(trained):
@@ -400,6 +400,34 @@ def test_a_program_that_does_not_exist_is_an_error_and_costs_no_trace(tmp_path):
     assert not (tmp_path / "new").exists()
 
 
+def test_a_script_that_cannot_be_run_by_itself_is_run_by_python(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    there = tmp_path / "t/processes/1.jsonl"
+    there.parent.mkdir(parents=True)
+    there.write_text("kept", encoding="utf-8")
+    (there.parent / "started").touch()
+    script = tmp_path / "my train.py"
+    script.write_bytes(b"\x00")
+    options = TraceOptions(output=tmp_path / "t", force=True)
+
+    with pytest.raises(SpecError) as plain:
+        pipeline.trace(["my train.py"], options)
+    script.chmod(0o755)
+    with pytest.raises(SpecError) as executable:
+        pipeline.trace(["./my train.py"], options)
+
+    assert str(plain.value) == (
+        "my train.py: it cannot be run: Permission denied\n"
+        "hint: tritune trace -- python 'my train.py'"
+    )
+    assert str(executable.value) == (
+        "./my train.py: it cannot be run: Exec format error\n"
+        "hint: tritune trace -- python './my train.py'"
+    )
+    assert there.read_text(encoding="utf-8") == "kept"
+    assert (there.parent / "started").exists()
+
+
 def test_a_folder_with_no_trace_is_an_error(tmp_path):
     with pytest.raises(SpecError) as caught:
         pipeline.trace([], TraceOptions(output=tmp_path))
@@ -409,11 +437,39 @@ def test_a_folder_with_no_trace_is_an_error(tmp_path):
     )
 
 
+KEPT_OUT = "(python -I, -E and -S, and a child with an environment of its own, keep it out)"
+
+
 def test_a_program_that_launches_nothing_says_so(tmp_path):
-    done = tritune_(tmp_path, "trace", sys.executable, "-c", "print('hello')")
+    done = tritune_(tmp_path, "trace", sys.executable, "-c", "import triton; print('hello')")
 
     assert (done.returncode, done.stdout) == (0, "hello\n")
     assert done.stderr == "no process launched a tunable kernel\n"
+
+
+def test_a_program_that_the_tracer_never_started_in_is_told_from_one_that_launches_nothing(
+    tmp_path,
+):
+    child = "import os, subprocess, sys; subprocess.run([sys.executable, '-c', ''], env={})"
+    words = {"out": ("-E", "-c", ""), "child": ("-c", child), "out again": ("-I", "-c", "")}
+
+    done = {
+        name: tritune_(tmp_path, "trace", "--force", "--", sys.executable, *some)
+        for name, some in words.items()
+    }
+    again = tritune_(tmp_path, "trace")
+
+    never = f"no process launched a tunable kernel: the tracer started in none {KEPT_OUT}\n"
+    assert {name: one.stderr for name, one in done.items()} == {
+        "out": never,
+        "child": (
+            "no process launched a tunable kernel: "
+            f"the tracer started, and where it did nothing imported Triton {KEPT_OUT}\n"
+        ),
+        "out again": never,
+    }
+    assert again.stderr == never
+    assert json.loads((tmp_path / "traced/report.json").read_bytes())["reached"] is None
 
 
 def test_a_signal_is_passed_on_and_the_report_still_comes(tmp_path):
@@ -437,7 +493,8 @@ def test_a_signal_is_passed_on_and_the_report_still_comes(tmp_path):
 
     assert running.returncode == 5
     assert said == (
-        b"no process launched a tunable kernel\n"
+        b"no process launched a tunable kernel: the tracer started, "
+        b"and where it did nothing imported Triton " + KEPT_OUT.encode() + b"\n"
         b"the program ended with exit code 5, and the trace ends there\n"
     )
 

@@ -19,6 +19,9 @@ from tritune.model import Value
 OTHERS = ""
 """The key of launches under keys that were too many to be told apart."""
 
+MARKS = ("started", "imported")
+"""Files that say how far a process came: the tracer is in it; it has imported Triton."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TracedLaunch:
@@ -90,6 +93,8 @@ class Trace:
     """Kernels whose launches could not be told apart, and why."""
     cut: tuple[str, ...] = ()
     """`file:line` of each line that is not whole."""
+    reached: str = "imported"
+    """How far any process came that launched nothing: one of MARKS, or empty."""
 
 
 @dataclass
@@ -129,6 +134,7 @@ def read(folder: Path) -> Trace:
         kernels=tuple(sorted((one for one in kernels if one.launches), key=_weight)),
         untraced=tuple(found.untraced),
         cut=tuple(found.cut),
+        reached=next((mark for mark in MARKS[::-1] if (folder / mark).exists()), ""),
     )
 
 

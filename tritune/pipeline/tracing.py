@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -35,7 +36,7 @@ def trace(command: Sequence[str], options: TraceOptions) -> Traced:
     logs = options.output / "processes"
     if command:
         _refuse_missing(command[0])
-        _empty(logs, force=options.force)
+        _refuse_traced(logs, force=options.force)
     elif not logs.is_dir():
         raise SpecError("there is no trace in it", where=str(options.output), hint=_USAGE)
     code = _run(command, logs, options) if command else 0
@@ -50,23 +51,35 @@ def _refuse_missing(program: str) -> None:
     """Before the trace that is there goes for one that cannot begin."""
     if shutil.which(program) is None:
         error = errno.EACCES if Path(program).exists() else errno.ENOENT
-        raise SpecError(f"it cannot be run: {os.strerror(error)}", where=program)
+        raise _cannot_run(program, os.strerror(error))
 
 
-def _empty(logs: Path, *, force: bool) -> None:
-    there = sorted(logs.glob("*.jsonl"))
-    if there and not force:
+def _cannot_run(program: str, why: str) -> SpecError:
+    is_script = program.endswith(".py") and Path(program).is_file()
+    hint = f"tritune trace -- python {shlex.quote(program)}" if is_script else ""
+    return SpecError(f"it cannot be run: {why}", where=program, hint=hint)
+
+
+def _refuse_traced(logs: Path, *, force: bool) -> None:
+    if not force and any(logs.glob("*.jsonl")):
         raise SpecError(
             "a trace is there already, and nothing was run",
             where=str(logs.parent),
             hint="--force replaces it, --output DIR puts this one elsewhere",
         )
+
+
+def _emptied(logs: Path) -> dict[Path, bytes]:
+    """Make way for a trace in *logs*, and give what was there of the last one."""
     try:
         logs.mkdir(parents=True, exist_ok=True)
+        marks = [logs / mark for mark in tracelog.MARKS if (logs / mark).exists()]
+        there = {path: path.read_bytes() for path in (*logs.glob("*.jsonl"), *marks)}
         for path in there:
             path.unlink()
     except OSError as error:
         raise unwritable(logs, error) from error
+    return there
 
 
 def _run(command: Sequence[str], logs: Path, options: TraceOptions) -> int:
@@ -77,12 +90,14 @@ def _run(command: Sequence[str], logs: Path, options: TraceOptions) -> int:
         "TRITUNE_TRACE": str(logs.absolute()),
         "TRITUNE_TRACE_ALL": "1" if options.every else "0",
     }
+    there = _emptied(logs)
     sys.stdout.flush()
     try:
         program = subprocess.Popen(list(command), env=env)  # noqa: S603  # the user's own
-    except OSError as error:
-        what = f"it cannot be run: {error.strerror or error}"
-        raise SpecError(what, where=command[0]) from error
+    except OSError as error:  # what cannot be run was found out too late: a script with no `#!`
+        for path, content in there.items():
+            path.write_bytes(content)
+        raise _cannot_run(command[0], error.strerror or str(error)) from error
     with _signals_to(program):
         return program.wait()
 

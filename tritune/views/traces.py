@@ -25,6 +25,12 @@ if TYPE_CHECKING:
 SOME_TARGET = "H200"
 SHOWN = 20
 """Keys of one kernel; the JSON has all."""
+_KEPT_OUT = "python -I, -E and -S, and a child with an environment of its own, keep it out"
+_NOT_REACHED = {
+    "": f": the tracer started in none ({_KEPT_OUT})",
+    "started": f": the tracer started, and where it did nothing imported Triton ({_KEPT_OUT})",
+}
+"""Why there is nothing, by how far the tracer came."""
 SHOWN_LEFT = 3
 """Keys that a sweep file leaves out; it lists all."""
 
@@ -52,6 +58,7 @@ def report_json(traced: Traced) -> str:
         kernels=[_kernel_dict(traced, kernel) for kernel in trace.kernels],
         untraced=[{"kernel": name, "why": why} for name, why in trace.untraced],
         cut=list(trace.cut),
+        reached=trace.reached or None,
         written=dict(traced.files.digests),
         keys=None if traced.keys is None else str(traced.keys),
     )
@@ -86,7 +93,7 @@ def _total(trace: Trace) -> float:
 
 def _summary(trace: Trace) -> str:
     if not trace.processes:
-        return "no process launched a tunable kernel"
+        return "no process launched a tunable kernel" + _NOT_REACHED.get(trace.reached, "")
     launches = sum(kernel.count for kernel in trace.kernels)
     time = f", {figures(_total(trace) / 1e3)} ms on the GPU" if _total(trace) else ""
     return (
