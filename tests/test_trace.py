@@ -540,8 +540,8 @@ def test_a_kernel_with_our_line_gets_rows_and_keys_that_a_sweep_takes(tmp_path):
             "a tensor of it is unaligned, and a problem cannot ask for that"
         ),
         (
-            "the space of traced/scale_kernel.yaml is a guess around the default, "
-            "as ops:scale_kernel lists no configs: widen it, or narrow it"
+            "the space of traced/scale_kernel.yaml is a guess around the only config that "
+            "ops:scale_kernel lists: widen it, or narrow it"
         ),
         "next: tritune sweep traced/scale_kernel.yaml",
         "then: nothing, as the sweep writes the own lockfile of ops:scale_kernel",
@@ -555,8 +555,10 @@ def test_a_kernel_with_a_sweep_file_in_the_project_is_swept_by_that(tmp_path):
     (folder / "sweeps").mkdir()
     (folder / "sweeps/my scale.yaml").write_text(SWEEP, encoding="utf-8")
     (folder / "sweeps/broken.yaml").write_text("kernel: [", encoding="utf-8")
+    (folder / "older/processes").mkdir(parents=True)
+    (folder / "older/scale.yaml").write_text(SWEEP, encoding="utf-8")
     (folder / "pyproject.toml").write_text(
-        '[tool.tritune]\nsweeps = ["sweeps/*.yaml"]\n', encoding="utf-8"
+        '[tool.tritune]\nsweeps = ["**/*.yaml"]\n', encoding="utf-8"
     )
 
     done = tritune_(folder, "trace", "--", sys.executable, "train.py")

@@ -103,7 +103,7 @@ def _own_sweeps(
     """The sweep files of the project that are of a kernel with tritune's line."""
     ours = [kernel for kernel in kernels if kernel.kind == "decorated"]
     for path in options.project if ours else ():
-        if path.absolute().parent == options.output.absolute():
+        if (path.parent / "processes").is_dir():
             continue  # of a trace
         try:
             named = spec.read_sweep(path).kernel or ""

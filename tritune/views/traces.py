@@ -177,8 +177,8 @@ def _warned(traced: Traced) -> Iterator[str]:
             yield f"left out of {path}: {plural(len(left) - SHOWN_LEFT, 'key')} more, listed there"
         if kernel.name in traced.guessed:
             yield (
-                f"the space of {path} is a guess around the default, as {kernel.name} lists "
-                "no configs: widen it, or narrow it"
+                f"the space of {path} is a guess around the only config that {kernel.name} "
+                "lists: widen it, or narrow it"
             )
         if kernel.name in traced.run_again:
             yield (
