@@ -17,7 +17,7 @@ from tritune import keys, misslog, places, setting, spec
 from tritune.cli import tritune
 from tritune.errors import SpecError
 from tritune.model import Missed, Problem
-from tritune.pipeline.missed import UNALIGNED, guesses
+from tritune.pipeline.missed import guesses
 from tritune.views import page
 from tritune.views.misses import missed_text, yaml_row
 
@@ -127,7 +127,7 @@ def test_what_no_problem_can_be_is_told_and_left_out(project):
     assert shown(result) == [
         "missed at run time: 2 keys",
         "left out, as no problem has the key:",
-        f"  n=48 x=f32(unaligned) y=f32: {UNALIGNED}",
+        f"  n=48 x=f32(unaligned) y=f32: {misslog.UNALIGNED}",
         "  n=48 x=f32 y=f16: `n=48 dtype=float32` has the key `n=48 x=f32 y=f32`",
         "nothing locked: no problem has a key that misses.jsonl names",
     ]

@@ -30,13 +30,14 @@ from triton.runtime.interpreter import InterpretedFunction
 import test_adopt
 import tritune
 from others import PACKAGE
-from projects import HELPERS, OPS, STAND_IN
+from projects import HELPERS, OPS, STAND_IN, SWEEP
 from test_adopt import FILL, fill, ran
 from test_runtime import FakeDriver, locked
 from tritune import adopt, installing, retrace, silicon, tracedraft, tracelog
 from tritune.errors import SpecError
+from tritune.pipeline import tracefiles
 from tritune.pipeline import tracing as pipeline
-from tritune.pipeline.tracing import TraceOptions
+from tritune.pipeline.tracefiles import TraceOptions
 from tritune.routing import Route
 from tritune.tracelog import TracedKernel, TracedLaunch
 from tritune.tracing import clock, recorder, wrapping
@@ -88,6 +89,22 @@ import ops
 
 for n in (100, 100, 1000):
     ops.scale(torch.randn(n))
+ops.scale(torch.randn(100)[1:])
+"""
+
+
+FILL_SCRIPT = """\
+import torch, triton, triton.language as tl
+import standin
+
+@triton.autotune([triton.Config({"B": b}) for b in (16, 32)], key=["n"])
+@triton.jit
+def filled(x, n, B: tl.constexpr):
+    tl.store(x, n)
+
+def run():
+    filled[(1,)](torch.zeros(8), 8)
+
 """
 
 
@@ -160,7 +177,7 @@ def test_launches_are_counted_by_kernel_and_key_in_every_process(trained):
         backward(700, wide=True): 5,
         ("theirs:total_kernel", "n=77 x=f32 out=f32"): 2,
     }
-    assert len(list((folder / "traced/processes").iterdir())) == 3
+    assert len(list((folder / "traced/processes").glob("*.jsonl"))) == 3
 
 
 def test_the_report_is_json_too_on_stdout_and_in_the_folder(trained):
@@ -200,8 +217,8 @@ def test_where_there_was_no_gpu_the_next_step_names_a_target(trained, tmp_path, 
     found = tracelog.read(folder / "traced/processes")
     nowhere = tuple(replace(one, device="") for one in found.processes)
 
-    traced = pipeline._written(
-        replace(found, processes=nowhere), 0, TraceOptions(output=Path("traced"))
+    traced = tracefiles.written(
+        replace(found, processes=nowhere), 0, "", TraceOptions(output=Path("traced"))
     )
 
     files = " ".join(f"traced/{name}.yaml" for name in KERNELS)
@@ -279,17 +296,73 @@ def test_a_trace_that_is_there_is_not_replaced(trained):
     )
 
 
-def test_a_file_that_somebody_has_edited_is_kept(tmp_path):
-    options = TraceOptions(output=tmp_path)
-    found = tracelog.Trace(kernels=(kernel(),))
-    pipeline._written(found, 0, options)
-    (tmp_path / "scale.yaml").write_bytes(b"mine, and no UTF-8: \xff")
+def reported(folder: Path, *kernels: TracedKernel, force: bool = False) -> list[str]:
+    """A trace of these kernels, and what its report says of the files."""
+    found = tracelog.Trace(kernels=kernels)
+    made = tracefiles.written(found, 0, "", TraceOptions(output=folder, force=force))
+    (folder / "report.json").write_text(traces.report_json(made), encoding="utf-8")
+    words = ("kept ", "moved ", "removed ")
+    return [one for one in page.plain(traces.report(made)).splitlines() if one.startswith(words)]
 
-    again = pipeline._written(found, 0, options)
-    forced = pipeline._written(found, 0, TraceOptions(output=tmp_path, force=True))
 
-    assert (again.kept, forced.kept) == ((tmp_path / "scale.yaml",), ())
-    assert b"mine" not in (tmp_path / "scale.yaml").read_bytes()
+def names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()} - {"report.json"}
+
+
+def test_a_file_that_somebody_has_edited_is_kept_and_moved_aside_by_force(tmp_path):
+    mine = tmp_path / "scale.yaml"
+    reported(tmp_path, kernel())
+    first = mine.read_bytes()
+    mine.write_bytes(b"mine, and no UTF-8: \xff")
+
+    again = reported(tmp_path, kernel())
+    forced = reported(tmp_path, kernel(), force=True)
+    mine.write_bytes(b"mine again")
+    twice = reported(tmp_path, kernel(), force=True)
+
+    assert again == [f"kept {mine}, which was there: --force replaces it"]
+    assert forced == [f"moved {mine}, which is not as it was written, to {mine}.old"]
+    assert twice == [f"moved {mine}, which is not as it was written, to {mine}.old2"]
+    assert mine.read_bytes() == first
+    assert (tmp_path / "scale.yaml.old").read_bytes() == b"mine, and no UTF-8: \xff"
+    assert (tmp_path / "scale.yaml.old2").read_bytes() == b"mine again"
+
+
+def test_what_the_last_trace_wrote_and_this_one_does_not_is_removed_by_force_and_nothing_else(
+    tmp_path,
+):
+    reported(tmp_path, kernel(), kernel(name="c:other"))
+    edited = tmp_path / "scale.yaml"
+    edited.write_text("edited", encoding="utf-8")
+    for mine in ("mine.yaml", "tritune.lock"):
+        (tmp_path / mine).write_text("mine", encoding="utf-8")
+
+    kept = reported(tmp_path, kernel(name="d:new"))
+    forced = reported(tmp_path, kernel(name="d:new"), force=True)
+
+    gone = ", ".join(f"{tmp_path}/{name}" for name in ("other.yaml", "traced_other.py"))
+    assert kept == []
+    assert forced == [
+        f"moved {edited}, which is not as it was written, to {edited}.old",
+        f"removed {gone}, {tmp_path}/traced_scale.py, which the last trace wrote",
+    ]
+    assert names(tmp_path) == {
+        *("scale.yaml.old", "new.yaml", "traced_new.py"),
+        *("mine.yaml", "tritune.lock"),
+    }
+
+
+def test_a_report_that_is_damaged_or_names_files_elsewhere_removes_nothing(tmp_path):
+    folder = tmp_path / "traced"
+    folder.mkdir()
+    (tmp_path / "mine").write_text("", encoding="utf-8")
+    empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+    for text in ("{", "[]", json.dumps({"written": {"../mine": empty}})):
+        (folder / "report.json").write_text(text, encoding="utf-8")
+
+        assert reported(folder, force=True) == []
+
+    assert (tmp_path / "mine").exists()
 
 
 def test_a_program_that_is_killed_loses_at_most_what_it_counted_last(tmp_path):
@@ -327,6 +400,34 @@ def test_a_program_that_does_not_exist_is_an_error_and_costs_no_trace(tmp_path):
     assert not (tmp_path / "new").exists()
 
 
+def test_a_script_that_cannot_be_run_by_itself_is_run_by_python(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    there = tmp_path / "t/processes/1.jsonl"
+    there.parent.mkdir(parents=True)
+    there.write_text("kept", encoding="utf-8")
+    (there.parent / "started").touch()
+    script = tmp_path / "my train.py"
+    script.write_bytes(b"\x00")
+    options = TraceOptions(output=tmp_path / "t", force=True)
+
+    with pytest.raises(SpecError) as plain:
+        pipeline.trace(["my train.py"], options)
+    script.chmod(0o755)
+    with pytest.raises(SpecError) as executable:
+        pipeline.trace(["./my train.py"], options)
+
+    assert str(plain.value) == (
+        "my train.py: it cannot be run: Permission denied\n"
+        "hint: tritune trace -- python 'my train.py'"
+    )
+    assert str(executable.value) == (
+        "./my train.py: it cannot be run: Exec format error\n"
+        "hint: tritune trace -- python './my train.py'"
+    )
+    assert there.read_text(encoding="utf-8") == "kept"
+    assert (there.parent / "started").exists()
+
+
 def test_a_folder_with_no_trace_is_an_error(tmp_path):
     with pytest.raises(SpecError) as caught:
         pipeline.trace([], TraceOptions(output=tmp_path))
@@ -336,11 +437,39 @@ def test_a_folder_with_no_trace_is_an_error(tmp_path):
     )
 
 
+KEPT_OUT = "(python -I, -E and -S, and a child with an environment of its own, keep it out)"
+
+
 def test_a_program_that_launches_nothing_says_so(tmp_path):
-    done = tritune_(tmp_path, "trace", sys.executable, "-c", "print('hello')")
+    done = tritune_(tmp_path, "trace", sys.executable, "-c", "import triton; print('hello')")
 
     assert (done.returncode, done.stdout) == (0, "hello\n")
     assert done.stderr == "no process launched a tunable kernel\n"
+
+
+def test_a_program_that_the_tracer_never_started_in_is_told_from_one_that_launches_nothing(
+    tmp_path,
+):
+    child = "import os, subprocess, sys; subprocess.run([sys.executable, '-c', ''], env={})"
+    words = {"out": ("-E", "-c", ""), "child": ("-c", child), "out again": ("-I", "-c", "")}
+
+    done = {
+        name: tritune_(tmp_path, "trace", "--force", "--", sys.executable, *some)
+        for name, some in words.items()
+    }
+    again = tritune_(tmp_path, "trace")
+
+    never = f"no process launched a tunable kernel: the tracer started in none {KEPT_OUT}\n"
+    assert {name: one.stderr for name, one in done.items()} == {
+        "out": never,
+        "child": (
+            "no process launched a tunable kernel: "
+            f"the tracer started, and where it did nothing imported Triton {KEPT_OUT}\n"
+        ),
+        "out again": never,
+    }
+    assert again.stderr == never
+    assert json.loads((tmp_path / "traced/report.json").read_bytes())["reached"] is None
 
 
 def test_a_signal_is_passed_on_and_the_report_still_comes(tmp_path):
@@ -364,7 +493,8 @@ def test_a_signal_is_passed_on_and_the_report_still_comes(tmp_path):
 
     assert running.returncode == 5
     assert said == (
-        b"no process launched a tunable kernel\n"
+        b"no process launched a tunable kernel: the tracer started, "
+        b"and where it did nothing imported Triton " + KEPT_OUT.encode() + b"\n"
         b"the program ended with exit code 5, and the trace ends there\n"
     )
 
@@ -388,17 +518,85 @@ def test_a_kernel_with_our_line_gets_rows_and_keys_that_a_sweep_takes(tmp_path):
     assert [json.loads(line) for line in lines] == [
         {"kernel": "ops:scale_kernel", "key": "n=100 x=f32 y=f32", "count": 2},
         {"kernel": "ops:scale_kernel", "key": "n=1000 x=f32 y=f32", "count": 1},
+        {"kernel": "ops:scale_kernel", "key": "n=99 x=f32(unaligned) y=f32", "count": 1},
     ]
     assert (folder / "traced/scale_kernel.yaml").read_text(encoding="utf-8") == (
         "# What ops:scale_kernel was launched on, as `tritune trace` saw it.\n"
         "kernel: ../ops.py:scale_kernel\n"
         "# targets: [H200]  # the GPUs it ships on; needed where a sweep has no GPU\n"
+        "# A first guess around what the kernel runs with now: widen it, or narrow it.\n"
+        "space:\n"
+        "  BLOCK: [128, 256, 512]\n"
+        "  num_warps: [2, 4, 8]\n"
         "shapes:\n"
         '  - {"n": 100, "dtype": "float32"}\n'
         '  - {"n": 1000, "dtype": "float32"}\n'
+        "# Left out: n=99 x=f32(unaligned) y=f32: "
+        "a tensor of it is unaligned, and a problem cannot ask for that\n"
     )
+    assert done.stderr.splitlines()[-4:] == [
+        (
+            "left out of traced/scale_kernel.yaml: n=99 x=f32(unaligned) y=f32: "
+            "a tensor of it is unaligned, and a problem cannot ask for that"
+        ),
+        (
+            "the space of traced/scale_kernel.yaml is a guess around the only config that "
+            "ops:scale_kernel lists: widen it, or narrow it"
+        ),
+        "next: tritune sweep traced/scale_kernel.yaml",
+        "then: nothing, as the sweep writes the own lockfile of ops:scale_kernel",
+    ]
     shown = tritune_(folder, "show", "space", "--target", "H200", "traced/scale_kernel.yaml")
     assert shown.returncode == 0, shown.stderr
+
+
+def test_a_kernel_with_a_sweep_file_in_the_project_is_swept_by_that(tmp_path):
+    folder = project(tmp_path, train=OURS, ops=OPS, helpers=HELPERS)
+    (folder / "sweeps").mkdir()
+    (folder / "sweeps/my scale.yaml").write_text(SWEEP, encoding="utf-8")
+    (folder / "sweeps/broken.yaml").write_text("kernel: [", encoding="utf-8")
+    (folder / "older/processes").mkdir(parents=True)
+    (folder / "older/scale.yaml").write_text(SWEEP, encoding="utf-8")
+    (folder / "pyproject.toml").write_text(
+        '[tool.tritune]\nsweeps = ["**/*.yaml"]\n', encoding="utf-8"
+    )
+
+    done = tritune_(folder, "trace", "--", sys.executable, "train.py")
+
+    assert done.stderr.splitlines()[-3:] == [
+        "no sweep file for ops:scale_kernel: it has sweeps/my scale.yaml",
+        "next: tritune sweep 'sweeps/my scale.yaml' --shapes-from traced/keys.jsonl",
+        "then: nothing, as the sweep writes the own lockfile of ops:scale_kernel",
+    ]
+    assert not (folder / "traced/scale_kernel.yaml").exists()
+
+
+def test_a_kernel_that_the_program_itself_holds_is_warned_of_unless_it_is_guarded(tmp_path):
+    code = FILL_SCRIPT + "for _ in range(3):\n    run()\n"
+    guarded = FILL_SCRIPT + 'if __name__ == "__main__":\n    run()\n'
+    folder = project(tmp_path, train=code, guarded=guarded)
+
+    said = [
+        tritune_(folder, "trace", "--output", name, "--", sys.executable, f"{name}.py").stderr
+        for name in ("train", "guarded")
+    ]
+
+    warning = (
+        "train:filled is in the program itself, which a sweep imports and so runs again: "
+        'put what it runs under `if __name__ == "__main__":`, '
+        "or the kernel into a module of its own and trace it again"
+    )
+    assert said[0].splitlines()[-3:-2] == [warning]
+    assert "in the program itself" not in said[1]
+    assert (folder / "train/filled.yaml").read_text(encoding="utf-8").splitlines()[:3] == [
+        f"# Launches of train:filled, as `tritune trace` saw them; of {folder}/train.py.",
+        "# A sweep imports that program, and so runs it again: put what it runs under",
+        (
+            '# `if __name__ == "__main__":`, '
+            "or its kernels into a module of their own and trace it again."
+        ),
+    ]
+    assert "A sweep imports" not in (folder / "guarded/filled.yaml").read_text(encoding="utf-8")
 
 
 # --- inside a process ---------------------------------------------------------------------
@@ -863,8 +1061,8 @@ def test_of_a_kernel_with_our_line_and_no_sweep_file_the_command_is_whole(tmp_pa
     monkeypatch.chdir(tmp_path)
     ours = kernel(kind="decorated", problem=(("causal", False),))
 
-    made = pipeline._written(
-        tracelog.Trace(kernels=(ours,)), 0, TraceOptions(output=Path("traced"))
+    made = tracefiles.written(
+        tracelog.Trace(kernels=(ours,)), 0, "", TraceOptions(output=Path("traced"))
     )
 
     assert page.plain(traces.report(made)).splitlines()[-2:] == [
@@ -876,8 +1074,85 @@ def test_of_a_kernel_with_our_line_and_no_sweep_file_the_command_is_whole(tmp_pa
     ]
 
 
+OWN = {"name": "ops:own", "kind": "decorated", "file": "/src/ops.py", "configs": 3}
+
+
+def said_of(folder: Path, *kernels: TracedKernel, **options) -> list[str]:
+    """The report of a trace on a GPU, after its tables."""
+    ran = tracelog.TracedProcess(
+        pid=1, rank="", program=("python",), triton="3.9.0", device="NVIDIA H200"
+    )
+    found = tracelog.Trace(processes=(ran,), kernels=kernels)
+
+    made = tracefiles.written(found, 0, "", TraceOptions(output=folder, **options))
+
+    return page.plain(traces.report(made)).rpartition("\n\n")[2].splitlines()[1:]
+
+
+def test_what_a_kernel_with_our_line_locks_is_its_own_and_needs_no_variable(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    own = said_of(Path("own"), kernel(problem=(("n", False),), **OWN))
+    both = said_of(Path("both"), kernel(), kernel(problem=(("n", False),), **OWN))
+
+    assert own == [
+        "next: tritune sweep own/own.yaml",
+        "then: nothing, as the sweep writes the own lockfile of ops:own",
+    ]
+    assert both == [
+        "next: tritune sweep both/scale.yaml both/own.yaml",
+        (
+            'then: tritune.install("both/tritune.lock") where it runs; '
+            "TRITUNE_LOCKFILE would turn the own lockfile of ops:own off"
+        ),
+    ]
+
+
+def test_paths_in_the_next_steps_are_words_of_a_shell(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    assert said_of(Path("my trace"), kernel()) == [
+        "next: tritune sweep 'my trace/scale.yaml'",
+        "then: TRITUNE_LOCKFILE='my trace/tritune.lock' where it runs",
+    ]
+    assert said_of(Path("its keys"), kernel(problem=(("causal", False),), **OWN)) == [
+        "no sweep file for ops:own: its keys do not say all axes of its problems",
+        (
+            "next, with the kernel's own sweep FILE: "
+            "tritune sweep FILE --shapes-from 'its keys/keys.jsonl'"
+        ),
+    ]
+
+
+def test_keys_that_no_row_makes_are_said_a_few_of_them(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    keys = ["n=1 x=f32", *(f"n={n} x=f32(unaligned)" for n in range(2, 7)), "x=f32"]
+    launches = tuple(TracedLaunch(key=key, count=1) for key in keys)
+
+    said = said_of(Path("t"), kernel(problem=(("n", False),), **OWN | {"launches": launches}))
+    none = said_of(Path("u"), kernel(problem=(("n", False),), **OWN | {"launches": launches[1:2]}))
+
+    unaligned = "a tensor of it is unaligned, and a problem cannot ask for that"
+    assert said[:4] == [
+        *(f"left out of t/own.yaml: n={n} x=f32(unaligned): {unaligned}" for n in (2, 3, 4)),
+        "left out of t/own.yaml: 3 keys more, listed there",
+    ]
+    assert (tmp_path / "t/own.yaml").read_text(encoding="utf-8").splitlines()[-1] == (
+        "# Left out: x=f32: it does not say `n`"
+    )
+    assert none[0] == f"no sweep file for ops:own: {unaligned}"
+
+
+def test_a_kernel_with_our_line_and_no_problem_function_is_told_so():
+    assert tracedraft.why_not(kernel(**OWN)) == (
+        "it has no problem function: tritune init writes one to fill in"
+    )
+
+
 def test_two_kernels_of_one_name_have_files_of_their_own():
-    named = list(pipeline._named([kernel(), kernel(name="c:scale"), kernel(name="d:f.<locals>.g")]))
+    named = list(
+        tracefiles._named([kernel(), kernel(name="c:scale"), kernel(name="d:f.<locals>.g")])
+    )
 
     assert [short for _, short in named] == ["scale", "scale_2", "g"]
 

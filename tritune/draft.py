@@ -142,6 +142,14 @@ def default_of(subject: Subject) -> dict[str, Value]:
     return {**guess, "num_warps": 4}
 
 
+def guessed_space(default: Mapping[str, Value]) -> Iterator[str]:
+    """The lines of a space around what a kernel runs with now."""
+    yield "# A first guess around what the kernel runs with now: widen it, or narrow it."
+    yield "space:"
+    for name, value in default.items():
+        yield f"  {name}: [{', '.join(map(_yaml, _around(name, value)))}]"
+
+
 def _passed(subject: Subject) -> list[str]:
     return [name for name in subject.constexprs if name not in default_of(subject)]
 

@@ -20,6 +20,9 @@ from tritune.model import DTYPES, Value
 LONG_DTYPES = {short: name for name, short in DTYPES.items()}
 """Element types as a key spells them -> as a sweep file does."""
 
+UNALIGNED = "a tensor of it is unaligned, and a problem cannot ask for that"
+"""Why no problem is made of a key."""
+
 
 def dtypes(parts: Mapping[str, str]) -> list[Value]:
     """The element types that a key names, as a sweep file spells them."""

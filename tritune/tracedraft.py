@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from tritune import misslog, retrace
-from tritune.draft import targets
-from tritune.keys import split, value_of
+from tritune.draft import guessed_space, targets
+from tritune.keys import UNALIGNED, split, value_of
 from tritune.misslog import LONG_DTYPES
 from tritune.tracelog import TracedKernel, TracedLaunch
 from tritune.words import an
@@ -38,7 +38,7 @@ def why_not(kernel: TracedKernel) -> str:
     if kernel.kind == "jit":
         return "it has no autotuner: tritune init says what it lacks"
     if kernel.kind == "decorated":
-        return "" if kernel.problem and _rows(kernel) else _ASK
+        return _why_no_rows(kernel)
     if not kernel.attribute:
         return "no module holds it, so no other program can import it"
     if not all(part.isidentifier() for part in kernel.name.partition(":")[0].split(".")):
@@ -47,7 +47,19 @@ def why_not(kernel: TracedKernel) -> str:
     return whys[0] if whys and all(whys) else ""
 
 
-_ASK = "its keys do not say all axes of its problems"
+def _why_no_rows(kernel: TracedKernel) -> str:
+    if not kernel.problem:
+        return "it has no problem function: tritune init writes one to fill in"
+    if _rows(kernel):
+        return ""
+    if {why for _, why in left_out(kernel)} == {misslog.UNALIGNED}:
+        return misslog.UNALIGNED
+    return "its keys do not say all axes of its problems"
+
+
+def is_guessed(kernel: TracedKernel) -> bool:
+    """Whether the space of its sweep file is a guess: nobody listed configs for it."""
+    return kernel.kind == "decorated" and kernel.configs <= 1
 
 
 def why_not_launch(launch: TracedLaunch) -> str:
@@ -72,22 +84,41 @@ def _strange(fact: Mapping[str, Any]) -> Iterator[str]:
         yield fact["text"]
 
 
-def written(kernel: TracedKernel, short: str, target: str, folder: Path) -> Written:
-    """The files of a kernel that `why_not` says nothing of; they lie in *folder*."""
+def written(
+    kernel: TracedKernel, short: str, target: str, folder: Path, *, is_run_again: bool = False
+) -> Written:
+    """The files of a kernel that `why_not` says nothing of; they lie in *folder*.
+
+    *is_run_again* is whether a sweep that imports its module runs the traced program.
+    """
+    notes = _RUN_AGAIN if is_run_again else ()
     if kernel.kind == "decorated":
-        return Written(sweep=_own_sweep(kernel, target, folder), problem="")
+        return Written(sweep=_own_sweep(kernel, target, folder, notes), problem="")
     kept = [one for one in kernel.launches if not why_not_launch(one)]
     return Written(
-        sweep=_sweep(kernel, kept, short, target),
+        sweep=_sweep(kernel, kept, (short, target), notes),
         problem=retrace.module(kernel, kept, short, folder),
     )
 
 
-def _sweep(kernel: TracedKernel, launches: Sequence[TracedLaunch], short: str, target: str) -> str:
+_RUN_AGAIN = (
+    "# A sweep imports that program, and so runs it again: put what it runs under",
+    '# `if __name__ == "__main__":`, or its kernels into a module of their own and trace it again.',
+)
+
+
+def _sweep(
+    kernel: TracedKernel,
+    launches: Sequence[TracedLaunch],
+    named: tuple[str, str],
+    notes: Sequence[str],
+) -> str:
+    short, target = named
     numbers = ", ".join(str(number) for number, _ in enumerate(launches, 1))
     return "\n".join(
         [
             f"# Launches of {kernel.name}, as `tritune trace` saw them; of {kernel.file}.",
+            *notes,
             *(f"#   {n}: {retrace.about(one)}" for n, one in enumerate(launches, 1)),
             f"problem: traced_{short}.py:{short}_problem",
             *targets(target),
@@ -116,36 +147,56 @@ def _size(launch: TracedLaunch) -> int:
     return 1000 * programs + elements
 
 
-def _own_sweep(kernel: TracedKernel, target: str, folder: Path) -> str:
+def _own_sweep(kernel: TracedKernel, target: str, folder: Path, notes: Sequence[str]) -> str:
     file, name = Path(kernel.file), kernel.name.partition(":")[2]
     place = f"{Path(os.path.relpath(file, folder)).as_posix()}:{name}"
     return "\n".join(
         [
             f"# What {kernel.name} was launched on, as `tritune trace` saw it.",
+            *notes,
             f"kernel: {place}",
             *targets(target),
+            *(guessed_space(dict(kernel.default)) if is_guessed(kernel) else ()),
             "shapes:",
             *(f"  - {json.dumps(row)}" for row in _rows(kernel)),
+            *(f"# Left out: {key}: {why}" for key, why in left_out(kernel)),
             "",
         ]
     )
 
 
 def _rows(kernel: TracedKernel) -> list[dict[str, Any]]:
-    """A row for each key whose parts say every axis that the problem function needs."""
-    axes = [name for name, is_free in kernel.problem or () if not is_free]
-    rows = []
+    """The rows that make its keys, each once."""
+    rows: list[dict[str, Any]] = []
     for launch in kernel.launches:
-        said = split(launch.key)
-        types = misslog.dtypes(said)
-        row = {
-            name: LONG_DTYPES.get(said[name], value_of(said[name])) for name in axes if name in said
-        }
-        if "dtype" in axes and len(types) == 1:
-            row["dtype"] = types[0]
-        if len(row) == len(axes) and row not in rows:
+        row, why = _row(kernel, launch)
+        if not why and row not in rows:
             rows.append(row)
     return rows
+
+
+def left_out(kernel: TracedKernel) -> list[tuple[str, str]]:
+    """Keys of a kernel with tritune's line that no row makes, and why."""
+    if kernel.kind != "decorated":
+        return []
+    every = [(launch.key or "other keys", _row(kernel, launch)[1]) for launch in kernel.launches]
+    return [(key, why) for key, why in every if why]
+
+
+def _row(kernel: TracedKernel, launch: TracedLaunch) -> tuple[dict[str, Any], str]:
+    """The axes that a problem function needs, as a key says them; or why there is no row."""
+    axes = [name for name, is_free in kernel.problem or () if not is_free]
+    said = split(launch.key)
+    types = misslog.dtypes(said)
+    row = {name: LONG_DTYPES.get(said[name], value_of(said[name])) for name in axes if name in said}
+    if "dtype" in axes and len(types) == 1:
+        row["dtype"] = types[0]
+    if not launch.key:
+        return row, launch.why
+    if UNALIGNED in launch.key:
+        return row, misslog.UNALIGNED
+    unsaid = ", ".join(f"`{name}`" for name in axes if name not in row)
+    return row, f"it does not say {unsaid}" if unsaid else ""
 
 
 def keys(kernels: Sequence[TracedKernel]) -> str:

@@ -14,9 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from tritune.errors import SpecError
+from tritune.model import Value
 
 OTHERS = ""
 """The key of launches under keys that were too many to be told apart."""
+
+MARKS = ("started", "imported")
+"""Files that say how far a process came: the tracer is in it; it has imported Triton."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,6 +58,8 @@ class TracedKernel:
     configs: int
     problem: tuple[tuple[str, bool], ...] | None
     """The axes of its problem function, and which may be left out; None where it has none."""
+    default: tuple[tuple[str, Value], ...] = ()
+    """What it runs with where nothing is locked; only of one with tritune's line."""
     launches: tuple[TracedLaunch, ...]
 
     @property
@@ -87,6 +93,8 @@ class Trace:
     """Kernels whose launches could not be told apart, and why."""
     cut: tuple[str, ...] = ()
     """`file:line` of each line that is not whole."""
+    reached: str = "imported"
+    """How far any process came that launched nothing: one of MARKS, or empty."""
 
 
 @dataclass
@@ -126,6 +134,7 @@ def read(folder: Path) -> Trace:
         kernels=tuple(sorted((one for one in kernels if one.launches), key=_weight)),
         untraced=tuple(found.untraced),
         cut=tuple(found.cut),
+        reached=next((mark for mark in MARKS[::-1] if (folder / mark).exists()), ""),
     )
 
 
@@ -210,6 +219,7 @@ def _kernel(about: Mapping[str, Any], sums: Mapping[tuple[str, str], _Sum]) -> T
         params=tuple(about["params"]),
         configs=about["configs"],
         problem=None if problem is None else tuple((axis, free) for axis, free in problem),
+        default=tuple(about.get("default", {}).items()),
         launches=tuple(sorted(own, key=_weight)),
     )
 

@@ -38,6 +38,14 @@ def sweep_files(
     return tuple(_near(path) for path in files)
 
 
+def named() -> tuple[Path, ...]:
+    """The sweep files of the project that one stands in, if it names any."""
+    try:
+        return sweep_files(())
+    except SpecError:
+        return ()
+
+
 def lockfiles(folder: Path | None = None) -> tuple[Path, ...]:
     """Every lockfile of the project, sorted."""
     here = folder or Path.cwd()

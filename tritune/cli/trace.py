@@ -21,7 +21,9 @@ from tritune.cli import options as shared
     help="Put the trace, the report and the sweep files here.",
 )
 @click.option("--all", "every", is_flag=True, help="Count kernels with no autotuner as well.")
-@click.option("--force", is_flag=True, help="Replace the trace and the files that are there.")
+@click.option(
+    "--force", is_flag=True, help="Replace the trace that is there, and the files that it wrote."
+)
 @shared.as_json
 def trace(
     command: tuple[str, ...], *, output: Path, every: bool, force: bool, as_json: bool
@@ -34,11 +36,14 @@ def trace(
     what the program printed. With no PROGRAM the trace in DIR is reported again, as after a kill.
     """
     from tritune import pipeline, places
+    from tritune.cli import project
     from tritune.views import page, traces
 
-    options = pipeline.TraceOptions(output=output, every=every, force=force)
+    options = pipeline.TraceOptions(
+        output=output, every=every, force=force, project=project.named()
+    )
     traced = pipeline.trace(command, options)
-    text, path = traces.report_json(traced), output / "report.json"
+    text, path = traces.report_json(traced), output / pipeline.REPORT
     places.write(path, f"{text}\n")
     if as_json:
         click.echo(text)

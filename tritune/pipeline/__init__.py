@@ -45,13 +45,16 @@ from tritune.pipeline.job import Job, Observer, SweepOptions, start
 from tritune.pipeline.missed import names_others_alone
 from tritune.pipeline.prebuilding import PrebuildOptions, prebuild
 from tritune.pipeline.questions import device, rejected, space_counts
+from tritune.pipeline.replacing import REPORT
 from tritune.pipeline.retiming import retime
 from tritune.pipeline.starting import Started
 from tritune.pipeline.starting import start as start_sweep
-from tritune.pipeline.tracing import Traced, TraceOptions, trace
+from tritune.pipeline.tracefiles import Traced, TraceOptions
+from tritune.pipeline.tracing import trace
 from tritune.workers import Pool, Worker
 
 __all__ = [
+    "REPORT",
     "CheckOptions",
     "CompileReport",
     "ImportOptions",

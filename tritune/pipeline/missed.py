@@ -127,12 +127,11 @@ def _missed(
     index, why = answer.value if isinstance(answer, Done) else (-1, str(answer).splitlines()[0])
     if index < 0:
         unaligned = keys.UNALIGNED in one.key
-        return replace(one, why=UNALIGNED if unaligned else why or "the sweep file has no problem")
+        return replace(
+            one, why=misslog.UNALIGNED if unaligned else why or "the sweep file has no problem"
+        )
     guess = tried[index]
     return replace(one, problem=guess.problem, kept=guess.kept, is_listed=guess.problem in rows)
-
-
-UNALIGNED = "a tensor of it is unaligned, and a problem cannot ask for that"
 
 
 def _by_size(row: Problem, key: str) -> Iterator[Guess]:

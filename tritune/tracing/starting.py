@@ -6,8 +6,10 @@ Costs neither triton nor torch: the import of Triton is waited for.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 from functools import partial
+from pathlib import Path
 
 from tritune import installing
 
@@ -20,6 +22,8 @@ def start(folder: str) -> None:
 def _begin(folder: str) -> None:
     from tritune.tracing import wrapping
 
+    with contextlib.suppress(OSError):  # told at the first launch
+        Path(folder, "imported").touch()
     wrapping.begin(folder, every=os.environ.get("TRITUNE_TRACE_ALL") == "1")
     atexit.register(wrapping.flush)
     if hasattr(os, "register_at_fork"):

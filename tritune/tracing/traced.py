@@ -76,6 +76,7 @@ class Traced:
             "hops": hops,
             "params": list(function.params),
             "configs": len(self.configs),
+            "default": _default(self.tuner),
             "problem": _parameters(getattr(self.tuner, "problem", None)),
         }
 
@@ -206,6 +207,14 @@ def _meta(function: Function, configs: Any) -> list[Mapping[str, Any]]:
         {n: v for n, v in config.items() if n in function.params and v is not None}
         for config in configs
     ]
+
+
+def _default(tuner: Any) -> dict[str, Any]:
+    """What a kernel with tritune's line runs with where nothing is locked."""
+    if not isinstance(tuner, Kernel) or isinstance(tuner, Adopted):
+        return {}
+    default = tuner.tuning.default
+    return {name: value for name, value in default.items() if isinstance(value, (int, float, str))}
 
 
 def _held(tuner: Any) -> tuple[str, int]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import shlex
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Group
@@ -16,12 +18,21 @@ from tritune.views.units import NONE, figures, format_count, format_percent, for
 from tritune.words import plural
 
 if TYPE_CHECKING:
-    from tritune.pipeline.tracing import Traced
+    from tritune.pipeline.replacing import Replaced
+    from tritune.pipeline.tracefiles import Traced
     from tritune.tracelog import Trace, TracedKernel, TracedLaunch
 
 SOME_TARGET = "H200"
 SHOWN = 20
 """Keys of one kernel; the JSON has all."""
+_KEPT_OUT = "python -I, -E and -S, and a child with an environment of its own, keep it out"
+_NOT_REACHED = {
+    "": f": the tracer started in none ({_KEPT_OUT})",
+    "started": f": the tracer started, and where it did nothing imported Triton ({_KEPT_OUT})",
+}
+"""Why there is nothing, by how far the tracer came."""
+SHOWN_LEFT = 3
+"""Keys that a sweep file leaves out; it lists all."""
 
 
 def report(traced: Traced) -> Group:
@@ -47,6 +58,8 @@ def report_json(traced: Traced) -> str:
         kernels=[_kernel_dict(traced, kernel) for kernel in trace.kernels],
         untraced=[{"kernel": name, "why": why} for name, why in trace.untraced],
         cut=list(trace.cut),
+        reached=trace.reached or None,
+        written=dict(traced.files.digests),
         keys=None if traced.keys is None else str(traced.keys),
     )
 
@@ -66,6 +79,11 @@ def _kernel_dict(traced: Traced, kernel: TracedKernel) -> dict[str, Any]:
         "total_us": kernel.total_us,
         "sweep": None if sweep is None else str(sweep),
         "why_no_sweep": why.get(kernel.name, ""),
+        "own_sweeps": [str(path) for name, path in traced.own_sweeps if name == kernel.name],
+        "left_out": [
+            {"key": key, "why": why} for name, key, why in traced.left_out if name == kernel.name
+        ],
+        "is_run_again": kernel.name in traced.run_again,
     }
 
 
@@ -75,7 +93,7 @@ def _total(trace: Trace) -> float:
 
 def _summary(trace: Trace) -> str:
     if not trace.processes:
-        return "no process launched a tunable kernel"
+        return "no process launched a tunable kernel" + _NOT_REACHED.get(trace.reached, "")
     launches = sum(kernel.count for kernel in trace.kernels)
     time = f", {figures(_total(trace) / 1e3)} ms on the GPU" if _total(trace) else ""
     return (
@@ -134,20 +152,84 @@ def _after(traced: Traced) -> Iterator[str]:
     yield from _known(traced.trace)
     for name, why in traced.without:
         yield f"no sweep file for {name}: {why}"
-    ours = {one.name for one in traced.trace.kernels if one.kind == "decorated"}
-    if traced.keys and ours.intersection(dict(traced.without)):
-        command = f"tritune sweep FILE --shapes-from {traced.keys}"
-        yield f"next, with the kernel's own sweep FILE: {command}"
-    for path in traced.kept:
+    yield from _warned(traced)
+    yield from _replaced(traced.files)
+    yield from _next(traced)
+
+
+def _replaced(files: Replaced) -> Iterator[str]:
+    for path in files.kept:
         yield f"kept {path}, which was there: --force replaces it"
+    for path, aside in files.moved:
+        yield f"moved {path}, which is not as it was written, to {aside}"
+    if files.removed:
+        yield f"removed {', '.join(map(str, files.removed))}, which the last trace wrote"
+
+
+def _warned(traced: Traced) -> Iterator[str]:
+    """What to know of the sweep files before they are swept."""
+    for kernel in traced.trace.kernels:
+        if (path := dict(traced.sweeps).get(kernel.name)) is None:
+            continue
+        left = [(key, why) for name, key, why in traced.left_out if name == kernel.name]
+        yield from (f"left out of {path}: {key}: {why}" for key, why in left[:SHOWN_LEFT])
+        if len(left) > SHOWN_LEFT:
+            yield f"left out of {path}: {plural(len(left) - SHOWN_LEFT, 'key')} more, listed there"
+        if kernel.name in traced.guessed:
+            yield (
+                f"the space of {path} is a guess around the only config that {kernel.name} "
+                "lists: widen it, or narrow it"
+            )
+        if kernel.name in traced.run_again:
+            yield (
+                f"{kernel.name} is in the program itself, which a sweep imports and so runs again: "
+                'put what it runs under `if __name__ == "__main__":`, '
+                "or the kernel into a module of its own and trace it again"
+            )
+
+
+def _next(traced: Traced) -> Iterator[str]:
+    """The commands that come next, and how what they lock is served."""
+    ours = {one.name for one in traced.trace.kernels if one.kind == "decorated"}
+    own = dict.fromkeys(path for _, path in traced.own_sweeps)
+    if traced.keys and own:
+        yield f"next: tritune sweep {_words([*own])} --shapes-from {_word(traced.keys)}"
+    if traced.keys and ours.intersection(dict(traced.without)) - {*dict(traced.own_sweeps)}:
+        command = f"tritune sweep FILE --shapes-from {_word(traced.keys)}"
+        yield f"next, with the kernel's own sweep FILE: {command}"
     if traced.sweeps:
-        sweep = f"tritune sweep {' '.join(str(path) for _, path in traced.sweeps)}"
+        sweep = f"tritune sweep {_words([path for _, path in traced.sweeps])}"
         if any(one.device for one in traced.trace.processes):
             yield f"next: {sweep}"
         else:  # the files name no target, and a sweep here would ask for one
             yield f"next, on a machine with a GPU: {sweep}"
             yield f"or here, to compile and time nothing: {sweep} --target {SOME_TARGET}"
-        yield f"then: TRITUNE_LOCKFILE={traced.folder / LOCKFILE} where it runs"
+    if traced.sweeps or own:
+        yield _served(traced, sorted(ours))
+
+
+def _served(traced: Traced, ours: Sequence[str]) -> str:
+    """How what is locked comes to be read; of kernels with tritune's line by itself.
+
+    TRITUNE_LOCKFILE would have those read that file too, which has nothing of them.
+    """
+    lockfile = traced.folder / LOCKFILE
+    own = f"the own lockfile of {', '.join(ours)}"
+    if {name for name, _ in traced.sweeps} <= {*ours}:
+        return f"then: nothing, as the sweep writes {own}"
+    if ours:
+        call = f"tritune.install({json.dumps(str(lockfile))})"
+        return f"then: {call} where it runs; TRITUNE_LOCKFILE would turn {own} off"
+    return f"then: TRITUNE_LOCKFILE={_word(lockfile)} where it runs"
+
+
+def _word(path: Path) -> str:
+    """A path as a shell takes it."""
+    return shlex.quote(str(path))
+
+
+def _words(paths: Sequence[Path]) -> str:
+    return " ".join(map(_word, paths))
 
 
 def _known(trace: Trace) -> Iterator[str]:

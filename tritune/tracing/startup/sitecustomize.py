@@ -6,6 +6,7 @@ it stands in front of is run after it. A process that never imports Triton pays 
 
 from __future__ import annotations
 
+import contextlib
 import importlib.machinery
 import importlib.util
 import os
@@ -50,6 +51,14 @@ def _chain() -> None:
         spec.loader.exec_module(module)
 
 
+def _mark() -> None:
+    """Tell that a process got this far, whatever becomes of it."""
+    place = os.path.join(os.environ["TRITUNE_TRACE"], "started")  # noqa: PTH118
+    with contextlib.suppress(OSError):  # a folder that cannot be written is told at a launch
+        os.close(os.open(place, os.O_CREAT | os.O_WRONLY, 0o666))
+
+
 if os.environ.get("TRITUNE_TRACE"):
+    _mark()
     sys.meta_path.insert(0, Finder)
 _chain()
