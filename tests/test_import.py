@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import statistics
 from dataclasses import replace
 from pathlib import Path
@@ -958,6 +959,111 @@ def test_two_rows_for_one_key_are_refused(project, tmp_path):
     assert result.exit_code == 2
     assert result.stderr == (
         f"error: {two}:2: 1000: this row and that at {one}:2: 1000 are both for "
-        "n=1000 x=f32 y=f32\n"
+        "n=1000 x=f32 y=f32\n\n"
+        "hint: leave one of the two files out\n"
     )
     assert not project.lockfile.exists()
+
+
+# Several files, as a pattern of the shell names them.
+
+
+def cached(project: Project, folder: str, *times: object, n: int = 1000, **options: Any) -> str:
+    """A file of Triton's cache; relative, as one types it."""
+    name = options.pop("name", "scale_kernel")
+    text = autotune_file(*times, key=(n, "torch.float32", "torch.float32"))
+    at = f"cache/{folder}/{name}.autotune.json"
+    (project.folder / at).parent.mkdir(parents=True)
+    project.write(at, text.replace(', "num_stages": 3', ""))
+    os.utime(project.folder / at, (options.get("written", 1), options.get("written", 1)))
+    return at
+
+
+SCALE = ("--sweep", "sweeps/scale.yaml", "--device", "H200")
+
+
+@pytest.mark.lowering
+def test_of_several_files_those_of_which_nothing_fits_are_named_and_the_others_taken(project):
+    good = cached(project, "good", 2.0, 1.0)
+    other_key = cached(project, "key", 1.0, n=7)
+    no_time = cached(project, "time", float("inf"))
+    other = cached(project, "other", 1.0, name="other_kernel")
+    before = cached(project, "before", 1.0)
+    project.write(before, autotune_file(1.0, key=(1000, 2, "torch.float32")))
+
+    result = run("import", before, good, no_time, other, other_key, *SCALE)
+
+    assert result.exit_code == 0, result.output
+    assert result.stdout == f"{project.lockfile}: scale_kernel on H200: 1 added\n"
+    assert result.stderr == (
+        f"{no_time}: not taken: no config of it has a time\n"
+        f"{before}:1: configs_timings.0.0: not taken: its key has 2 values, and that of "
+        "`scale_kernel` is n\n"
+        f"{other}: not taken: its name says that it is of `other_kernel`, and the kernel is "
+        "`scale_kernel`\n"
+        f"{other_key}: not taken: no row of it is for any problem of sweeps/scale.yaml\n"
+        f"{good}: it has nothing for 1 problem of the sweep file\n"
+        "next: tritune sweep sweeps/scale.yaml times them, and says what beats them\n"
+    )
+
+
+@pytest.mark.lowering
+def test_where_none_of_several_files_fits_each_is_an_error(project):
+    other_key = cached(project, "key", 1.0, n=7)
+    no_time = cached(project, "time", float("inf"))
+
+    result = run("import", other_key, no_time, *SCALE)
+
+    assert (result.exit_code, project.lockfile.exists()) == (2, False)
+    assert result.stderr == (
+        f"error: {no_time}: no config of it has a time\n"
+        f"error: {other_key}: no row of it is for any problem of sweeps/scale.yaml\n"
+        "  hint: their keys are as n=1000 x=f32 y=f32\n"
+    )
+
+
+@pytest.mark.lowering
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
+def test_of_two_files_of_tritons_cache_for_one_key_the_later_written_is_taken(project, order):
+    old = cached(project, "old", 1.0, 2.0, written=1)
+    new = cached(project, "new", 2.0, 1.0, written=3)
+    again = cached(project, "again", 2.0, 1.0, written=2)
+    files = [(old, new, again)[index] for index in order]
+
+    result = run("import", *files, *SCALE)
+
+    assert result.exit_code == 0, result.output
+    assert (
+        f"{old}: not taken: n=1000 x=f32 y=f32: its BLOCK=256 num_warps=4 is left: {new}, written "
+        "later, has BLOCK=512 num_warps=4\n"
+    ) in result.stderr
+    [(_, entry)] = lock.read(project.lockfile).entries
+    assert entry.config["BLOCK"] == 512
+
+
+@pytest.mark.lowering
+def test_of_two_that_were_written_at_once_neither_is_taken(project):
+    one, two = cached(project, "one", 1.0, 2.0), cached(project, "two", 2.0, 1.0)
+
+    result = run("import", one, two, *SCALE)
+
+    assert (result.exit_code, project.lockfile.exists()) == (2, False)
+    assert result.stderr == (
+        f"error: {two}:1: configs_timings.1.0: this row and that at {one}:1: configs_timings.0.0 "
+        "are both for n=1000 x=f32 y=f32\n\n"
+        "hint: leave one of the two files out\n"
+    )
+
+
+@pytest.mark.lowering
+def test_a_file_of_tritons_cache_that_is_of_another_function_is_refused(project):
+    path = cached(project, "other", 1.0, name="other_kernel")
+
+    result = run("import", path, *SCALE)
+
+    assert (result.exit_code, project.lockfile.exists()) == (2, False)
+    assert result.stderr == (
+        f"error: {path}: its name says that it is of `other_kernel`, and the kernel is "
+        "`scale_kernel`\n\n"
+        "hint: if that is what the kernel was called before, name it scale_kernel.autotune.json\n"
+    )

@@ -15,13 +15,15 @@ from pathlib import PurePath
 from typing import Any
 
 from tritune import jsonplaces, keys
-from tritune.errors import TableError
+from tritune.errors import NothingFitsError, TableError
 from tritune.model import PLAIN, RARE, Value
 
 _SIZE = re.compile(r"[0-9]+")
 _IN_NAME = re.compile(r"""(?:^|,)(\w+)=((?:\[[^\]]*\]|\([^)]*\)|"(?:[^"\\]|\\.)*"|[^,\[("])*)""")
 """A part of a file's name; brackets and quotes may hold commas."""
 _DTYPE = re.compile(r"torch\.\w+")
+CACHED = ".autotune.json"
+"""How the name of a file in Triton's cache ends, after that of the kernel's function."""
 _DEVICE = "device_name"
 _VERSION = "triton_version"
 _UNSAID = {**RARE, "pre_hook": None, "ir_override": None}
@@ -51,6 +53,8 @@ class Table:
     device: str = ""
     """What the file's name calls the device; empty where it does not."""
     triton: str = ""
+    function: str = ""
+    """What the file's name calls the kernel's function, of a file in Triton's cache."""
 
 
 def parse_vllm(text: str, path: str, axis: str) -> Table:
@@ -100,7 +104,7 @@ def parse_autotune(text: str, path: str) -> Table:
         (i for i, us in enumerate(times) if math.isfinite(us)), key=times.__getitem__, default=None
     )
     if best is None:
-        raise TableError("no config of it has a time", where=path)
+        raise NothingFitsError("no config of it has a time", where=path)
     at = ("configs_timings", best, 0)
     said = [one for one in key if isinstance(one, str) and _DTYPE.fullmatch(one)]
     own = key[: len(key) - len(said)]
@@ -115,7 +119,9 @@ def parse_autotune(text: str, path: str) -> Table:
         dtypes=tuple(map(keys.dtype_name, said)),
         values=tuple(_fields(timings[best][0], path, text, at).items()),
     )
-    return Table(path=path, rows=(row,))
+    name = PurePath(path).name
+    function = name.removesuffix(CACHED) if name.endswith(CACHED) else ""
+    return Table(path=path, rows=(row,), function=function)
 
 
 def _time(item: Any, path: str, text: str, index: int) -> float:

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tritune.configtables import Row
-from tritune.errors import TableError
+from tritune.configtables import CACHED, Row, Table
+from tritune.errors import NothingFitsError, TableError
 from tritune.keys import dtype_name, joined, split
 from tritune.model import FIELDS, LAUNCH_OPTIONS, RARE, Config, Value
 from tritune.words import plural
@@ -30,6 +30,11 @@ class Receiver:
     @property
     def short(self) -> str:
         return self.kernel.rpartition(":")[2]
+
+    @property
+    def function(self) -> str:
+        """Its name as far as a file of Triton's cache has it."""
+        return self.short.rpartition(".")[2][:150]
 
     @property
     def scalars(self) -> tuple[str, ...]:
@@ -116,6 +121,17 @@ def _dtype(text: str) -> str:
     return "" if text == "none" else text.partition("(")[0]
 
 
+def check_function(table: Table, receiver: Receiver) -> None:
+    """Refuse a file of Triton's cache that is of another function."""
+    if table.function not in {"", receiver.function}:
+        raise NothingFitsError(
+            f"its name says that it is of `{table.function}`, and the kernel is `{receiver.short}`",
+            where=table.path,
+            hint=f"if that is what the kernel was called before, name it "
+            f"{receiver.function}{CACHED}",
+        )
+
+
 def check_row(row: Row, receiver: Receiver, names: Iterable[str]) -> None:
     """Refuse a row that would be for every key, or whose key is another kernel's."""
     there = [*names]
@@ -124,7 +140,7 @@ def check_row(row: Row, receiver: Receiver, names: Iterable[str]) -> None:
         what = f"`{axis}` is no part of a key of `{receiver.short}`"
         raise TableError(what, where=row.where, hint=f"--axis NAME: it has {', '.join(there)}")
     if row.ordered and len(row.ordered) != len(receiver.key):
-        raise TableError(
+        raise NothingFitsError(
             f"its key has {plural(len(row.ordered), 'value')}, and that of `{receiver.short}` is "
             f"{', '.join(receiver.key) or 'empty'}",
             where=row.where,

@@ -66,7 +66,10 @@ def import_(files: tuple[str, ...], *, renames: tuple[str, ...], **given: Any) -
 
     pairs = filters.pairs(renames, "'--rename'")
     options = pipeline.ImportOptions(renames=pairs, project=_project(), **given)
-    imported = pipeline.import_tables(files, options)
+    done = pipeline.import_tables(files, options)
+    imported = done.tables
+    for error in done.left:
+        click.echo(f"{error.where}: not taken: {error.what}", err=True)
     for one in imported:
         click.echo(_counts(one))
         for note in _notes(one):

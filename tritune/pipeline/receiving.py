@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tritune import fitting, keytext, plan, space, spec
+from tritune import fitting, plan, space, spec
 from tritune import subject as subjects
 from tritune.configtables import Row, Table
 from tritune.device import locked, targets
-from tritune.errors import SpecError, TableError, TrituneError, of_many
+from tritune.errors import NothingFitsError, SpecError, TableError, TrituneError, of_many
 from tritune.fitting import Receiver
 from tritune.keys import split
 from tritune.model import Config, DeviceIdentity, KernelInfo, Problem, Sweep
@@ -124,22 +124,29 @@ def _named(infos: list[KernelInfo], kernel: str | None, path: Path) -> KernelInf
     raise SpecError(what, where=str(path), hint=f"--kernel NAME: {', '.join(sorted(short))}")
 
 
-def take(
-    table: Table, device: DeviceIdentity, to: Home, *, renames: Mapping[str, str], template: str
+def take(  # one table, each part once
+    table: Table,
+    device: DeviceIdentity,
+    to: Home,
+    asked: Mapping[str, Problem],
+    *,
+    renames: Mapping[str, str],
+    template: str,
 ) -> Taken:
     """Find the keys of every row: those of the sweep file's problems, or what *template* makes.
 
+    *asked* are the keys of those problems on the device.
+
     Raises:
+        NothingFitsError: no row is for any problem, or it is a table of another kernel.
         TrituneError: a config that the kernel cannot run, or a row that is for no key.
     """
+    fitting.check_function(table, to.receiver)
     if to.swept is None:
-        keytext.check(template, to.receiver)
-    configs = _configs(table, device, to, renames)
-    if to.swept is None:
+        configs = _configs(table, device, to, renames)
         keys = [(fitting.key_of(row, template, to.receiver), row) for row in table.rows]
         aside = fitting.ignored(table.rows[0], template, to.receiver)
         return Taken(rows=_by_key(keys, configs), aside=aside)
-    asked = keys_of(to.swept, device)
     names = list(dict.fromkeys(name for key in asked for name in split(key)))
     for row in table.rows:
         fitting.check_row(row, to.receiver, names)
@@ -147,11 +154,12 @@ def take(
         (key, row) for key in asked for row in table.rows if fitting.fits(row, key, to.receiver)
     ]
     if not pairs:
-        raise TableError(
+        raise NothingFitsError(
             f"no row of it is for any problem of {to.swept.sweep.path}",
             where=table.path,
             hint=f"their keys are as {next(iter(asked), 'nothing')}",
         )
+    configs = _configs(table, device, to, renames)
     _refuse_unvouched(to.swept, device, [(asked[key], configs[row]) for key, row in pairs], table)
     used = {row for _, row in pairs}
     return Taken(
