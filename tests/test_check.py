@@ -477,6 +477,12 @@ TODAY = Today(triton="3.9.0", source="s", space="p", ir="i")
             "the kernel cannot run it any more: CompilationError: no",
         ),
         (
+            entry(unmeasured=True),
+            replace(TODAY, broken="CompilationError: no"),
+            "stale",
+            "the kernel cannot run it: CompilationError: no",
+        ),
+        (
             entry(),
             replace(TODAY, unknown="no answer after 60 s"),
             "unknown",

@@ -17,6 +17,7 @@ from tritune.model import Config, DeviceIdentity, KernelInfo, Problem, Sweep
 from tritune.pipeline.asking import ask
 from tritune.pipeline.job import near, near_constraints
 from tritune.pipeline.looking import LOOK_LIMIT_S, described, desks
+from tritune.pipeline.searched import Searched
 from tritune.workers import Done, Raised
 
 MOST_NAMED = 4
@@ -184,24 +185,20 @@ def _refuse_unvouched(
     Raises:
         TableError: there are such.
     """
-    sweep, info, target = swept.sweep, swept.info, targets.of_device(device)
-    if not info.foreign:
-        return
-    listed, tried = {*info.configs}, {*space.configs(sweep, target, info)}
-    strange = [
-        config
+    sweep, info = swept.sweep, swept.info
+    searched = Searched(sweep, targets.of_device(device), info)
+    strange = {
+        str(config): why
         for problem, config in found
-        if config not in listed
-        and (config not in tried or space.admitted(sweep, target, config, problem))
-    ]
+        if (why := searched.unvouched(config, problem))
+    }
     if strange:
-        named = [*dict.fromkeys(map(str, strange))]
+        named = [*strange]
         more = f"; and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""
-        is_of_space = ", and not admitted by its sweep file" if sweep.space else ""
         short = info.name.rpartition(":")[2]
         raise TableError(
-            f"nothing says that `{short}` is right with {'; '.join(named[:MOST_NAMED])}{more}: not "
-            f"of the {len(listed)} configs of its author{is_of_space}",
+            f"nothing says that `{short}` is right with {'; '.join(named[:MOST_NAMED])}{more}: "
+            f"{strange[named[0]]}",
             where=table.path,
             hint=f"put it into `space:` of {near(Path(sweep.path).absolute())}, with "
             "`constraints:` that say what is valid; a config that nobody listed may write out of "
