@@ -386,7 +386,10 @@ def test_what_of_a_files_name_is_ignored_is_told(tmp_path, monkeypatch):
     plain = run("import", path, *into, "--key", "K=4096 a=f16 b=f16")
     other = run("import", path, *into, "--key", "N=8 K={E} a=f16 b=f16", "--device", "H100")
 
-    last = "next: tritune sweep sweeps/matmul.yaml times them, and says what beats them\n"
+    last = (
+        f"next: tritune sweep sweeps/matmul.yaml --lockfile {tmp_path}/tritune.lock times them, "
+        "and says what beats them\n"
+    )
     assert plain.stderr == (
         f"{path}: E=8, dtype=fp8_w8a8, block_shape=[128,128] of its name is not compared with "
         f"the key\n{last}"
@@ -497,7 +500,8 @@ def test_the_sweep_file_says_for_which_problems(tmp_path, monkeypatch):
         f"{path}: it has nothing for 32 problems of the sweep file\n"
         f"{path}: E=8, dtype=fp8_w8a8, block_shape=[128,128] of its name is not compared with "
         "the key\n"
-        "next: tritune sweep sweeps/matmul.yaml times them, and says what beats them\n"
+        f"next: tritune sweep sweeps/matmul.yaml --lockfile {tmp_path}/tritune.lock times them, "
+        "and says what beats them\n"
     )
 
 

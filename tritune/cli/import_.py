@@ -74,7 +74,7 @@ def import_(files: tuple[str, ...], *, renames: tuple[str, ...], **given: Any) -
         click.echo(_counts(one))
         for note in _notes(one):
             click.echo(f"{one.path}: {note}", err=True)
-    for line in _next(imported, options.sweep):
+    for line in _next(imported, options.sweep, options.lockfile):
         click.echo(line, err=True)
 
 
@@ -89,7 +89,7 @@ def _project() -> tuple[Path, ...]:
         return ()
 
 
-def _next(imported: Sequence[Imported], sweep: Path | None) -> Iterator[str]:
+def _next(imported: Sequence[Imported], sweep: Path | None, lockfile: Path | None) -> Iterator[str]:
     """Which sweep times the entries; of those that none does, what makes one."""
     from tritune.views.misses import yaml_row
 
@@ -107,7 +107,8 @@ def _next(imported: Sequence[Imported], sweep: Path | None) -> Iterator[str]:
     if named is None:
         yield f"next: where a shape of its sweep file asks for them, the next sweep {times}"
     elif rows or len(missed) < sum(len(one.fates) for one in imported):
-        yield f"next: tritune sweep {named} {times}"
+        into = f" --lockfile {lockfile}" if lockfile else ""
+        yield f"next: tritune sweep {named}{into} {times}"
 
 
 def _counts(one: Imported) -> str:
