@@ -519,6 +519,34 @@ def test_a_config_that_a_constraint_rules_out_is_taken_and_told(tmp_path, monkey
     ) in result.stderr
 
 
+@pytest.mark.lowering
+def test_a_config_outside_the_space_is_taken_and_told_and_one_that_does_not_compile_is_refused(
+    project, tmp_path
+):
+    rows = {"1000": {"BLOCK": 1024, "num_warps": 4}, "4096": {"BLOCK": 17, "num_warps": 4}}
+    path = table(tmp_path, rows, "mine.json")
+    fine = table(tmp_path, {"1000": rows["1000"]}, "fine.json")
+    lines = (project.folder / "ops.py").read_text(encoding="utf-8").splitlines()
+    line = next(number for number, text in enumerate(lines, 1) if "tl.arange" in text)
+
+    refused, taken = (
+        run("import", path, *SCALE, "--axis", "n"),
+        run("import", fine, *SCALE, "--axis", "n"),
+    )
+
+    assert (refused.exit_code, taken.exit_code) == (2, 0)
+    assert refused.stderr == (
+        f"error: {path}:6: 4096: `scale_kernel` cannot run BLOCK=17 num_warps=4 at n=4096 x=f32 "
+        f"y=f32: ValueError: arange's range must be a power of 2 (ops.py:{line})\n"
+    )
+    assert taken.stderr == (
+        f"{fine}: it has nothing for 1 problem of the sweep file\n"
+        f"{fine}: n=1000 x=f32 y=f32: BLOCK=1024 is not in the sweep file's `space:`; it is locked "
+        "all the same\n"
+        "next: tritune sweep sweeps/scale.yaml times them, and says what beats them\n"
+    )
+
+
 def test_an_imported_entry_is_shown_as_unmeasured(tmp_path, monkeypatch):
     monkeypatch.chdir(ROOT)
     import_matmul(tmp_path, {"1": vllm(16, 64, 128)})

@@ -130,6 +130,8 @@ def _notes(one: Imported) -> Iterator[str]:
         yield f"it has nothing for {plural(one.taken.without, 'problem')} of the sweep file"
     for key, text in one.taken.broken:
         yield f"{key}: the sweep file's `{text}` rules its config out; it is locked all the same"
+    for key, text in one.taken.beyond:
+        yield f"{key}: {text} is not in the sweep file's `space:`; it is locked all the same"
     if one.taken.aside:
         yield f"{', '.join(one.taken.aside)} of its name is not compared with the key"
     if one.overruled:

@@ -18,7 +18,8 @@ from tritune.errors import NothingFitsError, TableError, of_many
 from tritune.model import DeviceIdentity, Entry, Evidence, Lock, LockedKey, Problem
 from tritune.pipeline import questions, unasked
 from tritune.pipeline.asking import ask
-from tritune.pipeline.receiving import Home, Taken, home, keys_of, take
+from tritune.pipeline.receiving import Home, Taken, home, take
+from tritune.pipeline.swept import keys_of
 from tritune.pipeline.unasked import Unasked
 
 _A = TypeVar("_A")

@@ -9,27 +9,19 @@ from pathlib import Path
 from tritune import fitting, plan, space, spec
 from tritune import subject as subjects
 from tritune.configtables import Row, Table
-from tritune.device import locked, targets
+from tritune.device import targets
 from tritune.errors import NothingFitsError, SpecError, TableError, TrituneError, of_many
 from tritune.fitting import Receiver
 from tritune.keys import split
 from tritune.model import Config, DeviceIdentity, KernelInfo, Problem, Sweep
 from tritune.pipeline.asking import ask
 from tritune.pipeline.job import near, near_constraints
-from tritune.pipeline.looking import LOOK_LIMIT_S, described, desks
+from tritune.pipeline.looking import described, desks
 from tritune.pipeline.searched import Searched
-from tritune.workers import Done, Raised
+from tritune.pipeline.swept import Swept, refusals
 
 MOST_NAMED = 4
 """Configs that a refusal names."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Swept:
-    """A sweep file and the kernel of it that takes the entries."""
-
-    sweep: Sweep
-    info: KernelInfo
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -61,6 +53,8 @@ class Taken:
     """What a file's name says besides, and nothing is made of."""
     broken: tuple[tuple[str, str], ...] = ()
     """Keys whose config a constraint of the sweep file rules out, and that constraint."""
+    beyond: tuple[tuple[str, str], ...] = ()
+    """Keys whose config has values that `space:` has not, and these."""
 
 
 def home(sweep: Path | None, kernel: str | None) -> Home:
@@ -162,6 +156,7 @@ def take(  # one table, each part once
         )
     configs = _configs(table, device, to, renames)
     _refuse_unvouched(to.swept, device, [(asked[key], configs[row]) for key, row in pairs], table)
+    _refuse_broken(to.swept, device, asked, {key: (row, configs[row]) for key, row in pairs})
     used = {row for _, row in pairs}
     return Taken(
         rows=_by_key(pairs, configs),
@@ -171,6 +166,7 @@ def take(  # one table, each part once
         broken=tuple(
             _broken(to.swept.sweep, device, ((asked[k], k, configs[r]) for k, r in pairs))
         ),
+        beyond=tuple(_beyond(to.swept, device, ((k, configs[r]) for k, r in pairs))),
     )
 
 
@@ -204,6 +200,38 @@ def _refuse_unvouched(
             "`constraints:` that say what is valid; a config that nobody listed may write out of "
             "bounds",
         )
+
+
+def _refuse_broken(
+    swept: Swept,
+    device: DeviceIdentity,
+    asked: Mapping[str, Problem],
+    found: Mapping[str, tuple[Row, Config]],
+) -> None:
+    """Refuse what does not compile, as a block whose size is no power of two: a launch would fail.
+
+    Raises:
+        TrituneError: each row of which that is so, once.
+    """
+    held = {key: (asked[key], config) for key, (_, config) in found.items()}
+    short, wrong = swept.info.name.rpartition(":")[2], dict[Row, TableError]()
+    for key, why in refusals(swept, device, held).items():
+        row, config = found[key]
+        what = f"`{short}` cannot run {config} at {key}: {why}"
+        wrong.setdefault(row, TableError(what, where=row.where))
+    if wrong:
+        raise of_many(list(wrong.values()))
+
+
+def _beyond(
+    swept: Swept, device: DeviceIdentity, found: Iterable[tuple[str, Config]]
+) -> Iterator[tuple[str, str]]:
+    """Keys whose config has values that no axis of the space has, and these."""
+    target = targets.of_device(device)
+    for key, config in found:
+        values = space.beyond(swept.sweep, target, config)
+        if values and config not in swept.info.configs:
+            yield key, ", ".join(values)
 
 
 def _broken(
@@ -250,29 +278,3 @@ def _by_key(
             raise TableError(what, where=row.where)
         found[key] = row, configs[row]
     return found
-
-
-def keys_of(swept: Swept, device: DeviceIdentity) -> dict[str, Problem]:
-    """The key of every problem of a sweep file, as a launch there would have it."""
-    sweep, info = swept.sweep, swept.info
-    reference, target = (sweep.kernel or info.name, sweep.problem), targets.of_device(device)
-    configs = tuple(dict.fromkeys((info.default, *info.configs)))
-    tasks: list[tuple[object, ...]] = [
-        (reference, target, problem, configs, {}) for problem in sweep.problems
-    ]
-    keys: dict[int, str] = {}
-    with desks() as pool:
-        for index, answer in pool.run(locked.look, tasks, LOOK_LIMIT_S):
-            match answer:
-                case Done(locked.Seen(key=key, unknown="")):
-                    keys[index] = key
-                case Raised(error=TrituneError() as error):
-                    raise error
-                case _:
-                    why = answer.value.unknown if isinstance(answer, Done) else str(answer)
-                    raise TableError(
-                        f"the key of {sweep.problems[index]} is not known here: {why}",
-                        where=sweep.path,
-                        hint="--kernel with --key needs no sweep file",
-                    )
-    return {keys[index]: sweep.problems[index] for index in sorted(keys) if keys[index]}
