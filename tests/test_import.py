@@ -44,6 +44,7 @@ RECEIVER = Receiver(
     default=Config.of(OWN),
     key=("M", "N", "K"),
     constants=(),
+    numbers=("M", "K"),
     tensors=("a", "b"),
     all_tensors=True,
 )
@@ -197,6 +198,10 @@ def test_a_broken_file_of_the_autotuner_is_told_with_its_line(text, said):
     assert str(caught.value) == said
 
 
+def test_a_size_as_json_has_it_is_one_in_python_too():
+    assert configtables.row_of_key("m.py:T", "064", "M", {}).parts == (("M", "64"),)
+
+
 # What a config of it means to a kernel.
 
 
@@ -334,6 +339,10 @@ def test_a_template_that_makes_no_whole_key_is_refused(template, said):
         ),
         ("K=04096", "--key: `K` is `04096`, which no key has\nhint: a key has `4096`"),
         ("K=true", "--key: `K` is `true`, which no key has\nhint: a key has `True`"),
+        (
+            "K=abc",
+            "--key: `K` is `abc`, which is no number\nhint: `matmul_kernel` is passed one for it",
+        ),
         ("K=1 K=2", "--key: `K` is given twice"),
         ("a=fp61", "--key: `a` is `fp61`, which is no dtype\nhint: did you mean `f16`?"),
         ("a=64", "--key: `a` is `64`, which is no dtype\nhint: as f16, bf16 or f32(unaligned)"),
@@ -378,6 +387,17 @@ def test_every_mistake_of_a_key_is_told_at_once(tmp_path, monkeypatch):
     )
 
 
+def test_a_name_to_rename_that_no_config_has_is_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(ROOT)
+
+    result = import_matmul(tmp_path, {"1": vllm(16, 64, 128)}, "--rename", "BLOCK_SIZ_M=BLOCK_M")
+
+    assert (result.exit_code, (tmp_path / "tritune.lock").exists()) == (2, False)
+    assert result.stderr == (
+        "error: --rename: no config has a `BLOCK_SIZ_M`\n\nhint: did you mean `BLOCK_SIZE_M`?\n"
+    )
+
+
 def test_what_of_a_files_name_is_ignored_is_told(tmp_path, monkeypatch):
     monkeypatch.chdir(ROOT)
     into = ("--lockfile", str(tmp_path / "tritune.lock"), "--kernel", MATMUL)
@@ -391,12 +411,16 @@ def test_what_of_a_files_name_is_ignored_is_told(tmp_path, monkeypatch):
         "and says what beats them\n"
     )
     assert plain.stderr == (
-        f"{path}: E=8, dtype=fp8_w8a8, block_shape=[128,128] of its name is not compared with "
-        f"the key\n{last}"
+        f"{path}: E=8, block_shape=[128,128] of its name is not compared with the key\n"
+        f"{path}: dtype=fp8_w8a8 of its name is of other work: no tensor of M=1 N=14336 K=4096 "
+        f"a=f16 b=f16 has such a dtype\n{last}"
     )
     assert other.stderr == (
-        f"{path}: N=14336, dtype=fp8_w8a8, block_shape=[128,128] of its name is not compared with "
-        f"the key\n{path}: device_name=NVIDIA_H200 of its name is ignored: --device says H100\n"
+        f"{path}: block_shape=[128,128] of its name is not compared with the key\n"
+        f"{path}: dtype=fp8_w8a8 of its name is of other work: no tensor of M=1 N=8 K=8 a=f16 "
+        f"b=f16 has such a dtype\n"
+        f"{path}: N=14336 of its name is ignored: --key says N=8\n"
+        f"{path}: device_name=NVIDIA_H200 of its name is ignored: --device says H100\n"
         "no shape of sweeps/matmul.yaml asks for M=1 N=8 K=8 a=f16 b=f16, so no sweep times it\n"
         "add to the shapes of sweeps/matmul.yaml:\n"
         "  - {M: 1, N: 8, K: 8, dtype: float16}\n"
@@ -407,11 +431,11 @@ def test_what_of_a_files_name_is_ignored_is_told(tmp_path, monkeypatch):
 def test_a_key_that_no_problem_can_have_is_told_and_no_sweep_is_promised(tmp_path, monkeypatch):
     monkeypatch.chdir(ROOT)
     into = ("--lockfile", str(tmp_path / "tritune.lock"), "--kernel", MATMUL)
-    path = table(tmp_path, {"1": vllm(16, 64, 128)})
+    path = table(tmp_path, {"1": vllm(16, 64, 128)}, "device_name=NVIDIA_H200.json")
 
     result = run("import", path, *into, "--key", "N=8 K=8 a=f16 b=f32")
 
-    assert result.stderr.splitlines()[1:] == [
+    assert result.stderr.splitlines() == [
         (
             "no shape of sweeps/matmul.yaml asks for M=1 N=8 K=8 a=f16 b=f32, so no sweep "
             "times it: `M=1 N=8 K=8 dtype=float16` has the key `M=1 N=8 K=8 a=f16 b=f16`"
@@ -425,11 +449,11 @@ def test_where_no_project_names_the_sweep_file_a_sweep_is_promised_on_condition(
     monkeypatch.chdir(ROOT)
     monkeypatch.setattr("tritune.cli.import_._project", lambda: ())
     into = ("--lockfile", str(tmp_path / "tritune.lock"), "--kernel", MATMUL)
-    path = table(tmp_path, {"1": vllm(16, 64, 128)})
+    path = table(tmp_path, {"1": vllm(16, 64, 128)}, "device_name=NVIDIA_H200.json")
 
     result = run("import", path, *into, "--key", "N=8 K=8 a=f16 b=f16")
 
-    assert result.stderr.splitlines()[1:] == [
+    assert result.stderr.splitlines() == [
         (
             "next: where a shape of its sweep file asks for them, the next sweep times them, "
             "and says what beats them"
@@ -498,8 +522,9 @@ def test_the_sweep_file_says_for_which_problems(tmp_path, monkeypatch):
     assert result.stderr == (
         f"{path}: no problem of the sweep file asks for M=48\n"
         f"{path}: it has nothing for 32 problems of the sweep file\n"
-        f"{path}: E=8, dtype=fp8_w8a8, block_shape=[128,128] of its name is not compared with "
-        "the key\n"
+        f"{path}: E=8, block_shape=[128,128] of its name is not compared with the key\n"
+        f"{path}: dtype=fp8_w8a8 of its name is of other work: no tensor of M=1 N=14336 K=4096 "
+        "a=f16 b=f16 has such a dtype\n"
         f"next: tritune sweep sweeps/matmul.yaml --lockfile {tmp_path}/tritune.lock times them, "
         "and says what beats them\n"
     )
@@ -529,10 +554,8 @@ def test_a_config_outside_the_space_is_taken_and_told_and_one_that_does_not_comp
     lines = (project.folder / "ops.py").read_text(encoding="utf-8").splitlines()
     line = next(number for number, text in enumerate(lines, 1) if "tl.arange" in text)
 
-    refused, taken = (
-        run("import", path, *SCALE, "--axis", "n"),
-        run("import", fine, *SCALE, "--axis", "n"),
-    )
+    refused = run("import", path, *SCALE, "--axis", "n")
+    taken = run("import", fine, *SCALE, "--axis", "n")
 
     assert (refused.exit_code, taken.exit_code) == (2, 0)
     assert refused.stderr == (
@@ -978,6 +1001,26 @@ def test_a_config_that_the_kernel_knows_no_hook_for_is_refused(project, tmp_path
     assert result.exit_code == 2
     assert result.stderr == (
         f"error: {path}:7: 8: it is none of the kernel's own configs, and their pre_hooks differ\n"
+    )
+
+
+def test_a_config_in_python_whose_hook_the_kernel_does_not_have_is_refused(project):
+    text = (project.folder / "ops.py").read_text(encoding="utf-8")
+    project.write("ops.py", text + HOOKED.replace("lambda args: None", "print"))
+    project.write(
+        "mine.py",
+        "import triton\n\nBEST = triton.Config({'BLOCK': 512}, num_warps=4, pre_hook=print)\n",
+    )
+    more = ("--device", "H200", "--key")
+
+    known = run("import", "mine:BEST", "--kernel", "ops.py:hooked", *more, "n=8 x=f16")
+    key = "n=8 x=f32 y=f32"
+    unknown = run("import", "mine:BEST", "--kernel", "ops.py:scale_kernel", *more, key)
+
+    assert (known.exit_code, unknown.exit_code) == (0, 2), known.stderr
+    assert unknown.stderr == (
+        "error: mine:BEST: it has a pre_hook, which no lockfile can hold, and the kernel's own "
+        "configs have none\n"
     )
 
 

@@ -25,7 +25,7 @@ _DTYPE = re.compile(r"torch\.\w+")
 CACHED = ".autotune.json"
 """How the name of a file in Triton's cache ends, after that of the kernel's function."""
 _DEVICE = "device_name"
-_VERSION = "triton_version"
+VERSION = "triton_version"
 _UNSAID = {**RARE, "pre_hook": None, "ir_override": None}
 """Fields of a Config of Triton's, with what they are where nobody has set them."""
 
@@ -42,6 +42,8 @@ class Row:
     dtypes: tuple[str, ...] | None = None
     """Of the tensors of the call, in order; None where the table does not say."""
     values: tuple[tuple[str, Value], ...]
+    hooked: bool = False
+    """Something has to run before a launch with it, which no lockfile can hold."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,7 +66,7 @@ def parse_vllm(text: str, path: str, axis: str) -> Table:
         TableError: the first mistake, at its line.
     """
     whole = _object(_load(text, path), path, text, ())
-    triton = whole.pop(_VERSION, "")
+    triton = whole.pop(VERSION, "")
     named = dict(_IN_NAME.findall(PurePath(path).name.removesuffix(".json")))
     device = named.pop(_DEVICE, "")
     parts = [(n, str(int(v)) if _SIZE.fullmatch(v) else v) for n, v in named.items()]
@@ -176,13 +178,17 @@ def _values(value: Any, path: str, text: str, at: jsonplaces.Path) -> dict[str, 
     return found
 
 
-def row_of_key(where: str, key: object, axis: str, values: Mapping[str, Value]) -> Row:
+def row_of_key(
+    where: str, key: object, axis: str, values: Mapping[str, Value], *, hooked: bool = False
+) -> Row:
     """A row of a mapping in Python: its key is a whole key, or a size of *axis*."""
     if isinstance(key, str) and "=" in key:
         parts = keys.split(key)
+    elif isinstance(key, str) and _SIZE.fullmatch(key):  # as JSON has it
+        parts = {axis: str(int(key))}
     elif isinstance(key, int) and not isinstance(key, bool):
         parts = {axis: str(key)}
     else:
         what = f"expected a key as `M=64 a=f16`, or a size of {axis}, got {key!r}"
         raise TableError(what, where=where)
-    return Row(where=where, parts=tuple(parts.items()), values=tuple(values.items()))
+    return Row(where=where, parts=tuple(parts.items()), values=tuple(values.items()), hooked=hooked)

@@ -12,6 +12,9 @@ from tritune.keys import dtype_name, joined, split
 from tritune.model import FIELDS, LAUNCH_OPTIONS, RARE, Config, Value
 from tritune.words import plural
 
+_QUANTIZED = {"fp8": "f8", "int8": "i8"}
+"""How vLLM's name of a quantization begins, and the dtype of a tensor that is quantized so."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Receiver:
@@ -22,6 +25,8 @@ class Receiver:
     key: tuple[str, ...]
     constants: tuple[str, ...]
     """The constexprs that are part of its keys."""
+    numbers: tuple[str, ...] = ()
+    """Those of *key* that no launch passes a text for, as it may for a constexpr."""
     tensors: tuple[str, ...] = ()
     """The arguments that may be tensors of its keys, in order."""
     all_tensors: bool = False
@@ -152,8 +157,33 @@ def ignored(row: Row, template: str, receiver: Receiver) -> tuple[str, ...]:
     texts = split(template)
     asked = set(re.findall(r"\{(\w+)\}", template))
     kept = {name for name in _known(receiver) if name not in texts}
-    said = ((name, text) for name, text in row.parts[1:] if texts.get(name) != text)
+    said = (pair for pair in row.parts[1:] if pair[0] not in texts)
     return tuple(f"{name}={text}" for name, text in said if name not in kept | asked)
+
+
+def overruled(row: Row, template: str, receiver: Receiver) -> tuple[tuple[str, str], ...]:
+    """What a row says that *template* says otherwise, and what that says."""
+    texts = split(template)
+    asked = set(re.findall(r"\{(\w+)\}", template))
+    return tuple(
+        (f"{name}={text}", f"{name}={texts[name]}")
+        for name, text in row.parts
+        if name in receiver.scalars and texts.get(name, text) != text and name not in asked
+        if "{" not in texts[name]
+    )
+
+
+def other_dtype(row: Row, keys: Iterable[str], receiver: Receiver) -> tuple[str, str] | None:
+    """`dtype=fp8_w8a8` and the first key with no such tensor: the table is of other work."""
+    said = dict(row.parts).get("dtype", "")
+    kind = _QUANTIZED.get(said.partition("_")[0])
+    if kind is None:
+        return None
+    for key in keys:
+        tensors = [value for name, value in split(key).items() if name not in receiver.scalars]
+        if not any(kind in value for value in tensors):
+            return said, key
+    return None
 
 
 def key_of(row: Row, template: str, receiver: Receiver) -> str:

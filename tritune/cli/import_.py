@@ -132,8 +132,20 @@ def _notes(one: Imported) -> Iterator[str]:
         yield f"{key}: the sweep file's `{text}` rules its config out; it is locked all the same"
     for key, text in one.taken.beyond:
         yield f"{key}: {text} is not in the sweep file's `space:`; it is locked all the same"
-    if one.taken.aside:
-        yield f"{', '.join(one.taken.aside)} of its name is not compared with the key"
+    yield from _notes_on_name(one)
+
+
+def _notes_on_name(one: Imported) -> Iterator[str]:
+    """What the name of a file says, and is not so here."""
+    taken = one.taken
+    said, key = taken.other_dtype or ("", "")
+    aside = [text for text in taken.aside if text != f"dtype={said}"]
+    if aside:
+        yield f"{', '.join(aside)} of its name is not compared with the key"
+    if said:
+        yield f"dtype={said} of its name is of other work: no tensor of {key} has such a dtype"
+    for named, instead in taken.overruled:
+        yield f"{named} of its name is ignored: --key says {instead}"
     if one.overruled:
         yield f"device_name={one.overruled} of its name is ignored: --device says {one.device}"
 

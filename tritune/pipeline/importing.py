@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from tritune import configlist, configtables, devicelabels, keytext, lock
+from tritune.axisvalues import did_you_mean
 from tritune.configtables import Table
 from tritune.device import targets
 from tritune.errors import NothingFitsError, TableError, of_many
@@ -96,6 +97,7 @@ def import_tables(files: Sequence[str], options: ImportOptions) -> Imports:
         raise TableError(what, where="--key")
     left: list[TableError] = []
     tables = _fitting(files, lambda file: _read(file, options), left)
+    _refuse_unknown(options.renames, tables)
     to = home(options.sweep, options.kernel)
     path = options.lockfile or to.lockfile
     lock.refuse_unwritable(path)
@@ -110,6 +112,14 @@ def import_tables(files: Sequence[str], options: ImportOptions) -> Imports:
             for one, fit in zip(written, fits, strict=True)
         ]
     return Imports(tables=tuple(written), left=tuple(left))
+
+
+def _refuse_unknown(renames: Mapping[str, str], tables: Sequence[Table]) -> None:
+    known = {name for table in tables for row in table.rows for name, _ in row.values}
+    for name in renames:
+        if name not in known:
+            what = f"no config has a `{name}`"
+            raise TableError(what, where="--rename", hint=did_you_mean(name, sorted(known)))
 
 
 def _fitting(given: Sequence[_A], take_one: Callable[[_A], _B], left: list[TableError]) -> list[_B]:

@@ -51,6 +51,10 @@ class Taken:
     """Problems of the sweep file that no row is for."""
     aside: tuple[str, ...] = ()
     """What a file's name says besides, and nothing is made of."""
+    overruled: tuple[tuple[str, str], ...] = ()
+    """What it says besides, and what `--key` says in its place."""
+    other_dtype: tuple[str, str] | None = None
+    """The dtypes that it says the table is for, and a key that has none such."""
     broken: tuple[tuple[str, str], ...] = ()
     """Keys whose config a constraint of the sweep file rules out, and that constraint."""
     beyond: tuple[tuple[str, str], ...] = ()
@@ -76,6 +80,7 @@ def home(sweep: Path | None, kernel: str | None) -> Home:
         default=about.default,
         key=about.key,
         constants=about.constants,
+        numbers=tuple(name for name in about.key if name not in about.constexprs),
         tensors=about.tensors,
         all_tensors=about.like,
     )
@@ -140,8 +145,13 @@ def take(  # one table, each part once
     if to.swept is None:
         configs = _configs(table, device, to, renames)
         keys = [(fitting.key_of(row, template, to.receiver), row) for row in table.rows]
-        aside = fitting.ignored(table.rows[0], template, to.receiver)
-        return Taken(rows=_by_key(keys, configs), aside=aside)
+        row = table.rows[0]
+        return Taken(
+            rows=_by_key(keys, configs),
+            aside=fitting.ignored(row, template, to.receiver),
+            overruled=fitting.overruled(row, template, to.receiver),
+            other_dtype=fitting.other_dtype(row, [key for key, _ in keys], to.receiver),
+        )
     names = list(dict.fromkeys(name for key in asked for name in split(key)))
     for row in table.rows:
         fitting.check_row(row, to.receiver, names)
@@ -163,6 +173,7 @@ def take(  # one table, each part once
         unused=tuple(row for row in table.rows if row not in used),
         without=len(asked) - len(pairs),
         aside=tuple(f"{n}={v}" for n, v in table.rows[0].parts if n not in names),
+        other_dtype=fitting.other_dtype(table.rows[0], [key for key, _ in pairs], to.receiver),
         broken=tuple(
             _broken(to.swept.sweep, device, ((asked[k], k, configs[r]) for k, r in pairs))
         ),
@@ -260,7 +271,8 @@ def _configs(
             wrong.append(TableError(ruling[1], where=row.where))
     if not wrong:
         # The kernel itself has the last word: it may know no hook for a config.
-        whys = ask(subjects.refusals, *to.reference, tuple(made.values()))
+        hooked = tuple((config, row.hooked) for row, config in made.items())
+        whys = ask(subjects.refusals, *to.reference, hooked)
         pairs = zip(made, whys, strict=True)
         wrong += [TableError(why, where=row.where) for row, why in pairs if why]
     if wrong:
