@@ -85,7 +85,7 @@ def test_a_table_of_vllms_has_vllms_names_and_its_sizes_in_order():
         "64": {"BLOCK_SIZE_M": 64, "WARPS": 4},
         "128": {"BLOCK_SIZE_M": 16, "WARPS": 4},
     }
-    assert list(json.loads(text)) == ["1", "64", "128"]
+    assert list(json.loads(text)) == ["triton_version", "1", "64", "128"]
 
 
 def test_a_table_of_vllms_says_no_triton_where_its_entries_are_of_several():
