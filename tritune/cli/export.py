@@ -136,7 +136,7 @@ def _put(texts: dict[str, str], output: Path | None) -> None:
             click.echo(text, nl=False)
             continue
         at = output / name if name else output
-        _refuse_missing(output.absolute().parent)
         places.refuse_unwritable(at.parent, file=at)
+        _refuse_missing(output.absolute().parent)
         places.write(at, text)
         click.echo(f"wrote {at}", err=True)
