@@ -820,6 +820,16 @@ def test_to_install_a_lockfile_that_is_not_there_is_an_error(tmp_path):
     )
 
 
+def test_to_install_a_folder_is_an_error(tmp_path):
+    with pytest.raises(LockError) as caught:
+        tritune.install(tmp_path)
+
+    assert str(caught.value) == (
+        f"{tmp_path}: it is a folder, not a lockfile\n"
+        "hint: a sweep writes it beside the module of its problem"
+    )
+
+
 def test_a_damaged_lockfile_is_said_and_kernels_run_as_before(tmp_path, caplog, benchmarks):
     path = tmp_path / "t.lock"
     path.write_text('{"tritune": 1,', encoding="utf-8")

@@ -318,10 +318,39 @@ def test_an_entry_of_a_kernel_that_no_file_tunes_is_an_orphan_of_the_whole_proje
 
     whole, one = run("check", "--strict"), run("check", "--strict", "sweeps/scale.yaml")
 
-    assert whole.stdout.splitlines()[0] == (
-        "tritune.lock:21: orphan: gone_kernel on H200: n=1: no sweep file tunes this kernel"
+    assert whole.stdout == (
+        "tritune.lock:21: orphan: gone_kernel on H200: n=1: no sweep file tunes this kernel\n"
+        "3 checked: 1 orphan · 2 fresh\n"
+        "next: delete what is an orphan from tritune.lock, or add a shape that asks for it\n"
     )
     assert (whole.exit_code, one.exit_code) == (1, 0)
+
+
+def test_the_next_step_of_a_strict_check_is_one_that_mends_it(project):
+    project.edit("sweeps/scale.yaml", "4096", "8192")
+    project.edit_evidence(unmeasured=True)
+    (project.folder / "other.lock").write_bytes(project.lockfile.read_bytes())
+
+    strict = run("check", "--strict")
+    other = run("check", "--strict", "sweeps/scale.yaml", "--lockfile", "other.lock")
+    project.edit("sweeps/scale.yaml", "[1000, 8192]", "[1000, 4096]")
+    unmeasured = run("check", "--strict")
+    project.edit_evidence(unmeasured=False, triton="3.3.1")
+    older = run("check", "--strict")
+
+    orphan = "delete what is an orphan from {}, or add a shape that asks for it"
+    assert strict.stdout.splitlines()[-1] == (
+        "next: on such a GPU, tritune sweep --stale · on such a GPU, tritune sweep "
+        f"sweeps/scale.yaml times what is unmeasured · {orphan.format('tritune.lock')}"
+    )
+    assert other.stdout.splitlines()[-1] == (
+        "next: on such a GPU, tritune sweep --stale sweeps/scale.yaml --lockfile other.lock · on "
+        "such a GPU, tritune sweep sweeps/scale.yaml --lockfile other.lock times what is "
+        f"unmeasured · {orphan.format('other.lock')}"
+    )
+    last = "next: on such a GPU, tritune sweep sweeps/scale.yaml times what is "
+    assert unmeasured.stdout.splitlines()[-1] == f"{last}unmeasured"
+    assert older.stdout.splitlines()[-1] == f"{last}older"
 
 
 def test_a_config_that_the_kernel_cannot_run_any_more_is_stale(project):
@@ -475,6 +504,12 @@ TODAY = Today(triton="3.9.0", source="s", space="p", ir="i")
             replace(TODAY, broken="CompilationError: no"),
             "stale",
             "the kernel cannot run it any more: CompilationError: no",
+        ),
+        (
+            entry(unmeasured=True),
+            replace(TODAY, broken="CompilationError: no"),
+            "stale",
+            "the kernel cannot run it: CompilationError: no",
         ),
         (
             entry(),

@@ -283,6 +283,7 @@ def test_a_command_that_takes_no_sweep_file_does_not_tell_to_name_one(
     [
         ("[tool.other]\n", "tool.tritune.sweeps: no sweep file given, and none named here"),
         ("[tool.tritune]\nsweeps = 3\n", "expected a list of file patterns"),
+        ("[tool.tritune]\nsweeps = []\n", "tool.tritune.sweeps: it names no sweep file\n\nhint: "),
         ("[tool.tritune]\nsweeps = ['/x.yaml']\n", "patterns are relative to this file"),
         ("[tool.tritune]\nsweeps = ['none/*.yaml']\n", "no file matches `none/*.yaml`"),
         ("[tool.tritune\n", "not TOML: "),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -79,11 +80,33 @@ def test_a_table_of_vllms_has_vllms_names_and_its_sizes_in_order():
 
     assert name == "N=8,a=f16,device_name=NVIDIA_H200.json"
     assert json.loads(text) == {
+        "triton_version": "3.6.0",
         "1": {"BLOCK_SIZE_M": 16, "WARPS": 4},
         "64": {"BLOCK_SIZE_M": 64, "WARPS": 4},
         "128": {"BLOCK_SIZE_M": 16, "WARPS": 4},
     }
-    assert list(json.loads(text)) == ["1", "64", "128"]
+    assert list(json.loads(text)) == ["triton_version", "1", "64", "128"]
+
+
+def test_a_table_of_vllms_says_no_triton_where_its_entries_are_of_several():
+    (at, first), *others = ENTRIES
+    other = replace(first, evidence=replace(first.evidence, triton="3.9.0"))
+
+    [text] = export.vllm_tables(H200, [(at, other), *others], "M", {}).values()
+
+    assert "triton_version" not in json.loads(text)
+
+
+@pytest.mark.parametrize("form", ["configs", "vllm"])
+def test_a_folder_above_the_output_that_is_not_there_is_an_error(tmp_path, form):
+    held = Lock(devices=(H200,), entries=ENTRIES)
+    lock.write(tmp_path / "tritune.lock", held)
+    told = ("export", str(tmp_path / "tritune.lock"), "--format", form, "--output")
+
+    result = CliRunner().invoke(tritune, [*told, str(tmp_path / "nope/x/out")])
+
+    assert (result.exit_code, (tmp_path / "nope").exists()) == (2, False)
+    assert result.stderr == f"error: {tmp_path}/nope/x: there is no such folder\n"
 
 
 def test_a_table_is_named_as_vllm_does_where_that_tells_it_from_the_others():

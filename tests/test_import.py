@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import statistics
 from dataclasses import replace
 from pathlib import Path
@@ -43,6 +44,7 @@ RECEIVER = Receiver(
     default=Config.of(OWN),
     key=("M", "N", "K"),
     constants=(),
+    numbers=("M", "K"),
     tensors=("a", "b"),
     all_tensors=True,
 )
@@ -196,6 +198,10 @@ def test_a_broken_file_of_the_autotuner_is_told_with_its_line(text, said):
     assert str(caught.value) == said
 
 
+def test_a_size_as_json_has_it_is_one_in_python_too():
+    assert configtables.row_of_key("m.py:T", "064", "M", {}).parts == (("M", "64"),)
+
+
 # What a config of it means to a kernel.
 
 
@@ -333,6 +339,10 @@ def test_a_template_that_makes_no_whole_key_is_refused(template, said):
         ),
         ("K=04096", "--key: `K` is `04096`, which no key has\nhint: a key has `4096`"),
         ("K=true", "--key: `K` is `true`, which no key has\nhint: a key has `True`"),
+        (
+            "K=abc",
+            "--key: `K` is `abc`, which is no number\nhint: `matmul_kernel` is passed one for it",
+        ),
         ("K=1 K=2", "--key: `K` is given twice"),
         ("a=fp61", "--key: `a` is `fp61`, which is no dtype\nhint: did you mean `f16`?"),
         ("a=64", "--key: `a` is `64`, which is no dtype\nhint: as f16, bf16 or f32(unaligned)"),
@@ -377,6 +387,17 @@ def test_every_mistake_of_a_key_is_told_at_once(tmp_path, monkeypatch):
     )
 
 
+def test_a_name_to_rename_that_no_config_has_is_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(ROOT)
+
+    result = import_matmul(tmp_path, {"1": vllm(16, 64, 128)}, "--rename", "BLOCK_SIZ_M=BLOCK_M")
+
+    assert (result.exit_code, (tmp_path / "tritune.lock").exists()) == (2, False)
+    assert result.stderr == (
+        "error: --rename: no config has a `BLOCK_SIZ_M`\n\nhint: did you mean `BLOCK_SIZE_M`?\n"
+    )
+
+
 def test_what_of_a_files_name_is_ignored_is_told(tmp_path, monkeypatch):
     monkeypatch.chdir(ROOT)
     into = ("--lockfile", str(tmp_path / "tritune.lock"), "--kernel", MATMUL)
@@ -385,14 +406,21 @@ def test_what_of_a_files_name_is_ignored_is_told(tmp_path, monkeypatch):
     plain = run("import", path, *into, "--key", "K=4096 a=f16 b=f16")
     other = run("import", path, *into, "--key", "N=8 K={E} a=f16 b=f16", "--device", "H100")
 
-    last = "next: tritune sweep sweeps/matmul.yaml times them, and says what beats them\n"
+    last = (
+        f"next: tritune sweep sweeps/matmul.yaml --lockfile {tmp_path}/tritune.lock times them, "
+        "and says what beats them\n"
+    )
     assert plain.stderr == (
-        f"{path}: E=8, dtype=fp8_w8a8, block_shape=[128,128] of its name is not compared with "
-        f"the key\n{last}"
+        f"{path}: E=8, block_shape=[128,128] of its name is not compared with the key\n"
+        f"{path}: dtype=fp8_w8a8 of its name is of other work: no tensor of M=1 N=14336 K=4096 "
+        f"a=f16 b=f16 has such a dtype\n{last}"
     )
     assert other.stderr == (
-        f"{path}: N=14336, dtype=fp8_w8a8, block_shape=[128,128] of its name is not compared with "
-        f"the key\n{path}: device_name=NVIDIA_H200 of its name is ignored: --device says H100\n"
+        f"{path}: block_shape=[128,128] of its name is not compared with the key\n"
+        f"{path}: dtype=fp8_w8a8 of its name is of other work: no tensor of M=1 N=8 K=8 a=f16 "
+        f"b=f16 has such a dtype\n"
+        f"{path}: N=14336 of its name is ignored: --key says N=8\n"
+        f"{path}: device_name=NVIDIA_H200 of its name is ignored: --device says H100\n"
         "no shape of sweeps/matmul.yaml asks for M=1 N=8 K=8 a=f16 b=f16, so no sweep times it\n"
         "add to the shapes of sweeps/matmul.yaml:\n"
         "  - {M: 1, N: 8, K: 8, dtype: float16}\n"
@@ -403,11 +431,11 @@ def test_what_of_a_files_name_is_ignored_is_told(tmp_path, monkeypatch):
 def test_a_key_that_no_problem_can_have_is_told_and_no_sweep_is_promised(tmp_path, monkeypatch):
     monkeypatch.chdir(ROOT)
     into = ("--lockfile", str(tmp_path / "tritune.lock"), "--kernel", MATMUL)
-    path = table(tmp_path, {"1": vllm(16, 64, 128)})
+    path = table(tmp_path, {"1": vllm(16, 64, 128)}, "device_name=NVIDIA_H200.json")
 
     result = run("import", path, *into, "--key", "N=8 K=8 a=f16 b=f32")
 
-    assert result.stderr.splitlines()[1:] == [
+    assert result.stderr.splitlines() == [
         (
             "no shape of sweeps/matmul.yaml asks for M=1 N=8 K=8 a=f16 b=f32, so no sweep "
             "times it: `M=1 N=8 K=8 dtype=float16` has the key `M=1 N=8 K=8 a=f16 b=f16`"
@@ -421,11 +449,11 @@ def test_where_no_project_names_the_sweep_file_a_sweep_is_promised_on_condition(
     monkeypatch.chdir(ROOT)
     monkeypatch.setattr("tritune.cli.import_._project", lambda: ())
     into = ("--lockfile", str(tmp_path / "tritune.lock"), "--kernel", MATMUL)
-    path = table(tmp_path, {"1": vllm(16, 64, 128)})
+    path = table(tmp_path, {"1": vllm(16, 64, 128)}, "device_name=NVIDIA_H200.json")
 
     result = run("import", path, *into, "--key", "N=8 K=8 a=f16 b=f16")
 
-    assert result.stderr.splitlines()[1:] == [
+    assert result.stderr.splitlines() == [
         (
             "next: where a shape of its sweep file asks for them, the next sweep times them, "
             "and says what beats them"
@@ -494,9 +522,11 @@ def test_the_sweep_file_says_for_which_problems(tmp_path, monkeypatch):
     assert result.stderr == (
         f"{path}: no problem of the sweep file asks for M=48\n"
         f"{path}: it has nothing for 32 problems of the sweep file\n"
-        f"{path}: E=8, dtype=fp8_w8a8, block_shape=[128,128] of its name is not compared with "
-        "the key\n"
-        "next: tritune sweep sweeps/matmul.yaml times them, and says what beats them\n"
+        f"{path}: E=8, block_shape=[128,128] of its name is not compared with the key\n"
+        f"{path}: dtype=fp8_w8a8 of its name is of other work: no tensor of M=1 N=14336 K=4096 "
+        "a=f16 b=f16 has such a dtype\n"
+        f"next: tritune sweep sweeps/matmul.yaml --lockfile {tmp_path}/tritune.lock times them, "
+        "and says what beats them\n"
     )
 
 
@@ -512,6 +542,32 @@ def test_a_config_that_a_constraint_rules_out_is_taken_and_told(tmp_path, monkey
         f"{path}: M=1 N=14336 K=4096 a=f16 b=f16: the sweep file's `BLOCK_M < 2 * max(M, 16)` "
         "rules its config out; it is locked all the same\n"
     ) in result.stderr
+
+
+@pytest.mark.lowering
+def test_a_config_outside_the_space_is_taken_and_told_and_one_that_does_not_compile_is_refused(
+    project, tmp_path
+):
+    rows = {"1000": {"BLOCK": 1024, "num_warps": 4}, "4096": {"BLOCK": 17, "num_warps": 4}}
+    path = table(tmp_path, rows, "mine.json")
+    fine = table(tmp_path, {"1000": rows["1000"]}, "fine.json")
+    lines = (project.folder / "ops.py").read_text(encoding="utf-8").splitlines()
+    line = next(number for number, text in enumerate(lines, 1) if "tl.arange" in text)
+
+    refused = run("import", path, *SCALE, "--axis", "n")
+    taken = run("import", fine, *SCALE, "--axis", "n")
+
+    assert (refused.exit_code, taken.exit_code) == (2, 0)
+    assert refused.stderr == (
+        f"error: {path}:6: 4096: `scale_kernel` cannot run BLOCK=17 num_warps=4 at n=4096 x=f32 "
+        f"y=f32: ValueError: arange's range must be a power of 2 (ops.py:{line})\n"
+    )
+    assert taken.stderr == (
+        f"{fine}: it has nothing for 1 problem of the sweep file\n"
+        f"{fine}: n=1000 x=f32 y=f32: BLOCK=1024 is not in the sweep file's `space:`; it is locked "
+        "all the same\n"
+        "next: tritune sweep sweeps/scale.yaml times them, and says what beats them\n"
+    )
 
 
 def test_an_imported_entry_is_shown_as_unmeasured(tmp_path, monkeypatch):
@@ -948,6 +1004,26 @@ def test_a_config_that_the_kernel_knows_no_hook_for_is_refused(project, tmp_path
     )
 
 
+def test_a_config_in_python_whose_hook_the_kernel_does_not_have_is_refused(project):
+    text = (project.folder / "ops.py").read_text(encoding="utf-8")
+    project.write("ops.py", text + HOOKED.replace("lambda args: None", "print"))
+    project.write(
+        "mine.py",
+        "import triton\n\nBEST = triton.Config({'BLOCK': 512}, num_warps=4, pre_hook=print)\n",
+    )
+    more = ("--device", "H200", "--key")
+
+    known = run("import", "mine:BEST", "--kernel", "ops.py:hooked", *more, "n=8 x=f16")
+    key = "n=8 x=f32 y=f32"
+    unknown = run("import", "mine:BEST", "--kernel", "ops.py:scale_kernel", *more, key)
+
+    assert (known.exit_code, unknown.exit_code) == (0, 2), known.stderr
+    assert unknown.stderr == (
+        "error: mine:BEST: it has a pre_hook, which no lockfile can hold, and the kernel's own "
+        "configs have none\n"
+    )
+
+
 def test_two_rows_for_one_key_are_refused(project, tmp_path):
     one = table(tmp_path, {"1000": {"BLOCK": 512, "num_warps": 4}}, "one.json")
     two = table(tmp_path, {"1000": {"BLOCK": 256, "num_warps": 4}}, "two.json")
@@ -958,6 +1034,111 @@ def test_two_rows_for_one_key_are_refused(project, tmp_path):
     assert result.exit_code == 2
     assert result.stderr == (
         f"error: {two}:2: 1000: this row and that at {one}:2: 1000 are both for "
-        "n=1000 x=f32 y=f32\n"
+        "n=1000 x=f32 y=f32\n\n"
+        "hint: leave one of the two files out\n"
     )
     assert not project.lockfile.exists()
+
+
+# Several files, as a pattern of the shell names them.
+
+
+def cached(project: Project, folder: str, *times: object, n: int = 1000, **options: Any) -> str:
+    """A file of Triton's cache; relative, as one types it."""
+    name = options.pop("name", "scale_kernel")
+    text = autotune_file(*times, key=(n, "torch.float32", "torch.float32"))
+    at = f"cache/{folder}/{name}.autotune.json"
+    (project.folder / at).parent.mkdir(parents=True)
+    project.write(at, text.replace(', "num_stages": 3', ""))
+    os.utime(project.folder / at, (options.get("written", 1), options.get("written", 1)))
+    return at
+
+
+SCALE = ("--sweep", "sweeps/scale.yaml", "--device", "H200")
+
+
+@pytest.mark.lowering
+def test_of_several_files_those_of_which_nothing_fits_are_named_and_the_others_taken(project):
+    good = cached(project, "good", 2.0, 1.0)
+    other_key = cached(project, "key", 1.0, n=7)
+    no_time = cached(project, "time", float("inf"))
+    other = cached(project, "other", 1.0, name="other_kernel")
+    before = cached(project, "before", 1.0)
+    project.write(before, autotune_file(1.0, key=(1000, 2, "torch.float32")))
+
+    result = run("import", before, good, no_time, other, other_key, *SCALE)
+
+    assert result.exit_code == 0, result.output
+    assert result.stdout == f"{project.lockfile}: scale_kernel on H200: 1 added\n"
+    assert result.stderr == (
+        f"{no_time}: not taken: no config of it has a time\n"
+        f"{before}:1: configs_timings.0.0: not taken: its key has 2 values, and that of "
+        "`scale_kernel` is n\n"
+        f"{other}: not taken: its name says that it is of `other_kernel`, and the kernel is "
+        "`scale_kernel`\n"
+        f"{other_key}: not taken: no row of it is for any problem of sweeps/scale.yaml\n"
+        f"{good}: it has nothing for 1 problem of the sweep file\n"
+        "next: tritune sweep sweeps/scale.yaml times them, and says what beats them\n"
+    )
+
+
+@pytest.mark.lowering
+def test_where_none_of_several_files_fits_each_is_an_error(project):
+    other_key = cached(project, "key", 1.0, n=7)
+    no_time = cached(project, "time", float("inf"))
+
+    result = run("import", other_key, no_time, *SCALE)
+
+    assert (result.exit_code, project.lockfile.exists()) == (2, False)
+    assert result.stderr == (
+        f"error: {no_time}: no config of it has a time\n"
+        f"error: {other_key}: no row of it is for any problem of sweeps/scale.yaml\n"
+        "  hint: their keys are as n=1000 x=f32 y=f32\n"
+    )
+
+
+@pytest.mark.lowering
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
+def test_of_two_files_of_tritons_cache_for_one_key_the_later_written_is_taken(project, order):
+    old = cached(project, "old", 1.0, 2.0, written=1)
+    new = cached(project, "new", 2.0, 1.0, written=3)
+    again = cached(project, "again", 2.0, 1.0, written=2)
+    files = [(old, new, again)[index] for index in order]
+
+    result = run("import", *files, *SCALE)
+
+    assert result.exit_code == 0, result.output
+    assert (
+        f"{old}: not taken: n=1000 x=f32 y=f32: its BLOCK=256 num_warps=4 is left: {new}, written "
+        "later, has BLOCK=512 num_warps=4\n"
+    ) in result.stderr
+    [(_, entry)] = lock.read(project.lockfile).entries
+    assert entry.config["BLOCK"] == 512
+
+
+@pytest.mark.lowering
+def test_of_two_that_were_written_at_once_neither_is_taken(project):
+    one, two = cached(project, "one", 1.0, 2.0), cached(project, "two", 2.0, 1.0)
+
+    result = run("import", one, two, *SCALE)
+
+    assert (result.exit_code, project.lockfile.exists()) == (2, False)
+    assert result.stderr == (
+        f"error: {two}:1: configs_timings.1.0: this row and that at {one}:1: configs_timings.0.0 "
+        "are both for n=1000 x=f32 y=f32\n\n"
+        "hint: leave one of the two files out\n"
+    )
+
+
+@pytest.mark.lowering
+def test_a_file_of_tritons_cache_that_is_of_another_function_is_refused(project):
+    path = cached(project, "other", 1.0, name="other_kernel")
+
+    result = run("import", path, *SCALE)
+
+    assert (result.exit_code, project.lockfile.exists()) == (2, False)
+    assert result.stderr == (
+        f"error: {path}: its name says that it is of `other_kernel`, and the kernel is "
+        "`scale_kernel`\n\n"
+        "hint: if that is what the kernel was called before, name it scale_kernel.autotune.json\n"
+    )

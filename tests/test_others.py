@@ -59,6 +59,7 @@ class Driver:
     def get_current_target(self): return types.SimpleNamespace(backend="cuda", arch=90)
 triton.runtime.driver.set_active(Driver())
 """
+KEEPS = 'pre_hook=zero) for b in (64, 128)], key=["n"]'
 TRACED = """\
 import sys, types
 import torch.utils._triton
@@ -97,6 +98,8 @@ import torch, types, triton, theirs
 DRIVER
 print(theirs.total(torch.ones(1000)).item(), theirs.total_kernel.best_config.kwargs)
 """
+
+TUNED = "import triton\n\nBEST = triton.Config({{'B': {block}}}, num_warps={warps}, num_stages=7)\n"
 
 
 def python(*args: object, at: Path, **env: str) -> subprocess.CompletedProcess[str]:
@@ -810,6 +813,51 @@ def test_check_says_that_each_key_of_an_op_is_fresh(tmp_path, jobs):
     assert "2 checked: 2 fresh" in said.stdout
 
 
+@pytest.mark.parametrize(
+    ("space", "more", "said"),
+    [
+        ("", {}, "not of the 2 configs of its author"),
+        (
+            "space: {B: [64, 256]}\nconstraints: [B <= n, B > 32]\n",
+            {},
+            "not of the 2 configs of its author, and not admitted by its sweep file",
+        ),
+        ("space: {B: [64, 512]}\nconstraints: [B <= n]\n", {}, ""),
+        ("", {KEEPS: f"{KEEPS}, prune_configs_by={{'early_config_prune': prune}}"}, ""),
+    ],
+)
+def test_check_calls_a_config_stale_that_neither_its_author_nor_the_sweep_file_lists(
+    tmp_path, space, more, said
+):
+    at = project(tmp_path, f"{TOTAL}{space}", **more)
+    (tmp_path / "mine/best.py").write_text(TUNED.format(block=64, warps=4), encoding="utf-8")
+    told = ("-m", "tritune", "import", "best.py:BEST", "--sweep", "wide.yaml", "--device", "H200")
+    wide = "space: {B: [64], num_stages: [7]}\nconstraints: [B <= n]\n"
+    (at.parent / "wide.yaml").write_text(f"{TOTAL}{wide}", encoding="utf-8")
+    taken = python(*told, at=at)
+    assert taken.returncode == 0, taken.stderr
+    path = tmp_path / "mine/tritune.lock"
+    text = path.read_text(encoding="utf-8")
+    assert '"B": 64' in text
+    text = text.replace('"B": 64', '"B": 512').replace('"num_stages": 7', '"num_stages": 3')
+    path.write_text(text, encoding="utf-8")
+
+    result = tritune("check", at)
+
+    stale = (
+        "tritune.lock:9: stale: total_kernel on H200: n=1000 x=f32 out=f32: nothing says that the "
+        f"kernel is right with it: {said}\n"
+        "1 checked: 1 stale\n"
+        "next: on such a GPU, tritune sweep --stale sweep.yaml\n"
+    )
+    fine = (
+        "tritune.lock:9: unmeasured: total_kernel on H200: n=1000 x=f32 out=f32: it was imported, "
+        "and nobody timed it here\n"
+        "1 checked: 1 unmeasured\n"
+    )
+    assert (result.stdout, result.returncode) == ((stale, 1) if said else (fine, 0))
+
+
 def test_a_lockfile_in_the_environment_is_served_with_one_import(tmp_path, jobs):
     [job] = jobs(TOTAL)
     path = locked(job, B=128)
@@ -839,8 +887,6 @@ def test_torch_compile_is_left_the_locked_config_and_at_a_miss_what_their_prune_
 
 
 # --- what another tool found --------------------------------------------------------------
-
-TUNED = "import triton\n\nBEST = triton.Config({{'B': {block}}}, num_warps={warps}, num_stages=7)\n"
 
 
 def imported(at: Path, *, block: int = 64, warps: int = 16) -> tuple[int, str]:

@@ -55,6 +55,15 @@ def test_a_locked_config_with_other_tunables_cannot_be_raced(tmp_path: Path) -> 
     ]
 
 
+def test_a_locked_config_that_nobody_says_is_valid_is_not_raced(tmp_path: Path) -> None:
+    this = job(tmp_path)
+    this = replace(this, info=replace(this.info, foreign=True))
+    other = entry(OUTSIDE, unmeasured=True)
+
+    assert prepare.outside(this, found(), PLANNED, {str(FIRST): other}) == ()
+    assert this.warnings == ["M=1: the locked config is not in the space: BLOCK=512 num_warps=4"]
+
+
 def test_a_locked_config_with_a_launch_option_more_is_raced(tmp_path: Path) -> None:
     this = job(tmp_path)
     other = entry(config(BLOCK=512, num_ctas=2), unmeasured=True)

@@ -16,7 +16,7 @@ from projects import Project
 from tritune import bundle, places
 from tritune.cli import tritune
 from tritune.errors import EnvironmentFaultError
-from tritune.pipeline import compiling, job, receiving
+from tritune.pipeline import compiling, importing, job
 
 
 @pytest.fixture
@@ -113,7 +113,7 @@ def test_an_import_asks_before_it_looks_at_keys(project, monkeypatch):
     def looked(*_: object) -> None:
         raise AssertionError
 
-    monkeypatch.setattr(receiving, "keys_of", looked)
+    monkeypatch.setattr(importing, "keys_of", looked)
 
     assert told(*IMPORT, "--lockfile", "full/a.lock")[0] == 3
 

@@ -86,6 +86,11 @@ class Adopted(Kernel):
             return self.stock.run(*call[0], grid=grid, warmup=warmup, **call[1])
 
     @property
+    def makes_configs(self) -> bool:
+        """Whether its prune function may run what its list has not: that is known at a launch."""
+        return self._prune is not None
+
+    @property
     def best_config(self) -> TritonConfig:
         """Libraries read it after a launch, and size or launch other kernels by it."""
         return self.stock.best_config

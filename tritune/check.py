@@ -61,6 +61,8 @@ class Today:
     """Digest of the TTIR of the locked config."""
     broken: str = ""
     """Why the locked config cannot be compiled any more."""
+    unvouched: str = ""
+    """Why nobody says that the locked config is valid."""
     unknown: str = ""
     """Why nothing can be said here."""
 
@@ -85,7 +87,11 @@ def failing(*, strict: bool) -> frozenset[Status]:
 
 def _stale(evidence: Evidence, today: Today) -> tuple[Status, str]:
     if today.broken:
-        return Status.STALE, f"the kernel cannot run it any more: {today.broken}"
+        # What was imported was never run here.
+        any_more = "" if evidence.unmeasured else " any more"
+        return Status.STALE, f"the kernel cannot run it{any_more}: {today.broken}"
+    if today.unvouched:
+        return Status.STALE, today.unvouched
     rule = _same_triton if evidence.triton == today.triton else _other_triton
     if rule(evidence, today):
         return Status.STALE, "the kernel's code changed"

@@ -43,7 +43,7 @@ def rows(reference: str, found: Any, axis: str) -> Iterator[Row]:
     if isinstance(found, Mapping):
         for key, live in found.items():
             where = f"{reference}[{key!r}]"
-            yield row_of_key(where, key, axis, _plain(where, live))
+            yield row_of_key(where, key, axis, _plain(where, live), hooked=_is_hooked(live))
         return
     listed = list(found) if isinstance(found, (list, tuple)) else [found]
     if len(listed) > 1:
@@ -54,7 +54,8 @@ def rows(reference: str, found: Any, axis: str) -> Iterator[Row]:
             "@triton.autotune under @tritune.kernel and leave `space:` out",
         )
     for live in listed:
-        yield Row(where=reference, values=tuple(_plain(reference, live).items()))
+        values = tuple(_plain(reference, live).items())
+        yield Row(where=reference, values=values, hooked=_is_hooked(live))
 
 
 def _plain(where: str, live: Any) -> dict[str, Value]:
@@ -64,6 +65,10 @@ def _plain(where: str, live: Any) -> dict[str, Value]:
         return plain_config(live)
     except TrituneError as error:
         raise TableError(error.what, where=where, hint=error.hint) from None
+
+
+def _is_hooked(live: Any) -> bool:
+    return getattr(live, "pre_hook", None) is not None
 
 
 def _is_config(thing: object) -> bool:

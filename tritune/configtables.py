@@ -15,15 +15,17 @@ from pathlib import PurePath
 from typing import Any
 
 from tritune import jsonplaces, keys
-from tritune.errors import TableError
+from tritune.errors import NothingFitsError, TableError
 from tritune.model import PLAIN, RARE, Value
 
 _SIZE = re.compile(r"[0-9]+")
 _IN_NAME = re.compile(r"""(?:^|,)(\w+)=((?:\[[^\]]*\]|\([^)]*\)|"(?:[^"\\]|\\.)*"|[^,\[("])*)""")
 """A part of a file's name; brackets and quotes may hold commas."""
 _DTYPE = re.compile(r"torch\.\w+")
+CACHED = ".autotune.json"
+"""How the name of a file in Triton's cache ends, after that of the kernel's function."""
 _DEVICE = "device_name"
-_VERSION = "triton_version"
+VERSION = "triton_version"
 _UNSAID = {**RARE, "pre_hook": None, "ir_override": None}
 """Fields of a Config of Triton's, with what they are where nobody has set them."""
 
@@ -40,6 +42,8 @@ class Row:
     dtypes: tuple[str, ...] | None = None
     """Of the tensors of the call, in order; None where the table does not say."""
     values: tuple[tuple[str, Value], ...]
+    hooked: bool = False
+    """Something has to run before a launch with it, which no lockfile can hold."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,6 +55,8 @@ class Table:
     device: str = ""
     """What the file's name calls the device; empty where it does not."""
     triton: str = ""
+    function: str = ""
+    """What the file's name calls the kernel's function, of a file in Triton's cache."""
 
 
 def parse_vllm(text: str, path: str, axis: str) -> Table:
@@ -60,7 +66,7 @@ def parse_vllm(text: str, path: str, axis: str) -> Table:
         TableError: the first mistake, at its line.
     """
     whole = _object(_load(text, path), path, text, ())
-    triton = whole.pop(_VERSION, "")
+    triton = whole.pop(VERSION, "")
     named = dict(_IN_NAME.findall(PurePath(path).name.removesuffix(".json")))
     device = named.pop(_DEVICE, "")
     parts = [(n, str(int(v)) if _SIZE.fullmatch(v) else v) for n, v in named.items()]
@@ -100,7 +106,7 @@ def parse_autotune(text: str, path: str) -> Table:
         (i for i, us in enumerate(times) if math.isfinite(us)), key=times.__getitem__, default=None
     )
     if best is None:
-        raise TableError("no config of it has a time", where=path)
+        raise NothingFitsError("no config of it has a time", where=path)
     at = ("configs_timings", best, 0)
     said = [one for one in key if isinstance(one, str) and _DTYPE.fullmatch(one)]
     own = key[: len(key) - len(said)]
@@ -115,7 +121,9 @@ def parse_autotune(text: str, path: str) -> Table:
         dtypes=tuple(map(keys.dtype_name, said)),
         values=tuple(_fields(timings[best][0], path, text, at).items()),
     )
-    return Table(path=path, rows=(row,))
+    name = PurePath(path).name
+    function = name.removesuffix(CACHED) if name.endswith(CACHED) else ""
+    return Table(path=path, rows=(row,), function=function)
 
 
 def _time(item: Any, path: str, text: str, index: int) -> float:
@@ -170,13 +178,17 @@ def _values(value: Any, path: str, text: str, at: jsonplaces.Path) -> dict[str, 
     return found
 
 
-def row_of_key(where: str, key: object, axis: str, values: Mapping[str, Value]) -> Row:
+def row_of_key(
+    where: str, key: object, axis: str, values: Mapping[str, Value], *, hooked: bool = False
+) -> Row:
     """A row of a mapping in Python: its key is a whole key, or a size of *axis*."""
     if isinstance(key, str) and "=" in key:
         parts = keys.split(key)
+    elif isinstance(key, str) and _SIZE.fullmatch(key):  # as JSON has it
+        parts = {axis: str(int(key))}
     elif isinstance(key, int) and not isinstance(key, bool):
         parts = {axis: str(key)}
     else:
         what = f"expected a key as `M=64 a=f16`, or a size of {axis}, got {key!r}"
         raise TableError(what, where=where)
-    return Row(where=where, parts=tuple(parts.items()), values=tuple(values.items()))
+    return Row(where=where, parts=tuple(parts.items()), values=tuple(values.items()), hooked=hooked)

@@ -50,6 +50,10 @@ class TableError(TrituneError):
     """A table of configs that another tool wrote is wrong, or does not fit the kernel."""
 
 
+class NothingFitsError(TableError):
+    """Nothing of a table is for the kernel: of several tables, the others may be."""
+
+
 class LockError(TrituneError):
     """The lockfile is damaged, or cannot be read or written."""
 

@@ -6,11 +6,14 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tritune.configtables import Row
-from tritune.errors import TableError
+from tritune.configtables import CACHED, Row, Table
+from tritune.errors import NothingFitsError, TableError
 from tritune.keys import dtype_name, joined, split
 from tritune.model import FIELDS, LAUNCH_OPTIONS, RARE, Config, Value
 from tritune.words import plural
+
+_QUANTIZED = {"fp8": "f8", "int8": "i8"}
+"""How vLLM's name of a quantization begins, and the dtype of a tensor that is quantized so."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -22,6 +25,8 @@ class Receiver:
     key: tuple[str, ...]
     constants: tuple[str, ...]
     """The constexprs that are part of its keys."""
+    numbers: tuple[str, ...] = ()
+    """Those of *key* that no launch passes a text for, as it may for a constexpr."""
     tensors: tuple[str, ...] = ()
     """The arguments that may be tensors of its keys, in order."""
     all_tensors: bool = False
@@ -30,6 +35,11 @@ class Receiver:
     @property
     def short(self) -> str:
         return self.kernel.rpartition(":")[2]
+
+    @property
+    def function(self) -> str:
+        """Its name as far as a file of Triton's cache has it."""
+        return self.short.rpartition(".")[2][:150]
 
     @property
     def scalars(self) -> tuple[str, ...]:
@@ -116,6 +126,17 @@ def _dtype(text: str) -> str:
     return "" if text == "none" else text.partition("(")[0]
 
 
+def check_function(table: Table, receiver: Receiver) -> None:
+    """Refuse a file of Triton's cache that is of another function."""
+    if table.function not in {"", receiver.function}:
+        raise NothingFitsError(
+            f"its name says that it is of `{table.function}`, and the kernel is `{receiver.short}`",
+            where=table.path,
+            hint=f"if that is what the kernel was called before, name it "
+            f"{receiver.function}{CACHED}",
+        )
+
+
 def check_row(row: Row, receiver: Receiver, names: Iterable[str]) -> None:
     """Refuse a row that would be for every key, or whose key is another kernel's."""
     there = [*names]
@@ -124,7 +145,7 @@ def check_row(row: Row, receiver: Receiver, names: Iterable[str]) -> None:
         what = f"`{axis}` is no part of a key of `{receiver.short}`"
         raise TableError(what, where=row.where, hint=f"--axis NAME: it has {', '.join(there)}")
     if row.ordered and len(row.ordered) != len(receiver.key):
-        raise TableError(
+        raise NothingFitsError(
             f"its key has {plural(len(row.ordered), 'value')}, and that of `{receiver.short}` is "
             f"{', '.join(receiver.key) or 'empty'}",
             where=row.where,
@@ -136,8 +157,33 @@ def ignored(row: Row, template: str, receiver: Receiver) -> tuple[str, ...]:
     texts = split(template)
     asked = set(re.findall(r"\{(\w+)\}", template))
     kept = {name for name in _known(receiver) if name not in texts}
-    said = ((name, text) for name, text in row.parts[1:] if texts.get(name) != text)
+    said = (pair for pair in row.parts[1:] if pair[0] not in texts)
     return tuple(f"{name}={text}" for name, text in said if name not in kept | asked)
+
+
+def overruled(row: Row, template: str, receiver: Receiver) -> tuple[tuple[str, str], ...]:
+    """What a row says that *template* says otherwise, and what that says."""
+    texts = split(template)
+    asked = set(re.findall(r"\{(\w+)\}", template))
+    return tuple(
+        (f"{name}={text}", f"{name}={texts[name]}")
+        for name, text in row.parts
+        if name in receiver.scalars and texts.get(name, text) != text and name not in asked
+        if "{" not in texts[name]
+    )
+
+
+def other_dtype(row: Row, keys: Iterable[str], receiver: Receiver) -> tuple[str, str] | None:
+    """`dtype=fp8_w8a8` and the first key with no such tensor: the table is of other work."""
+    said = dict(row.parts).get("dtype", "")
+    kind = _QUANTIZED.get(said.partition("_")[0])
+    if kind is None:
+        return None
+    for key in keys:
+        tensors = [value for name, value in split(key).items() if name not in receiver.scalars]
+        if not any(kind in value for value in tensors):
+            return said, key
+    return None
 
 
 def key_of(row: Row, template: str, receiver: Receiver) -> str:

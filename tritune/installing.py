@@ -48,7 +48,7 @@ def install(lockfile: str | Path | None = None) -> None:
     where = Path(path).absolute()
     if not where.is_file():
         raise LockError(
-            "there is no such lockfile",
+            "it is a folder, not a lockfile" if where.is_dir() else "there is no such lockfile",
             where=str(where),
             hint="a sweep writes it beside the module of its problem",
         )

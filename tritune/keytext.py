@@ -58,7 +58,12 @@ def _unknown(name: str, known: Sequence[str], receiver: Receiver) -> TableError:
 def _fault(name: str, value: str, receiver: Receiver) -> tuple[str, str] | None:
     if "{" in value:  # a part of the table goes there
         return None
-    return _no_tensor(value) if name in receiver.tensors else _no_scalar(value)
+    if name in receiver.tensors:
+        return _no_tensor(value)
+    is_text = is_bare(value) or value.startswith('"')
+    if name in receiver.numbers and is_text and value not in {*_WORDS, *_WORDS.values()}:
+        return "which is no number", f"`{receiver.short}` is passed one for it"
+    return _no_scalar(value)
 
 
 def _no_tensor(value: str) -> tuple[str, str] | None:

@@ -74,6 +74,13 @@ def _axes(sweep: Sweep, target: Target) -> Iterator[Axis]:
     yield from axes.values()
 
 
+def beyond(sweep: Sweep, target: Target, config: Config) -> tuple[str, ...]:
+    """The values of a config that the axes of the space on a target do not have."""
+    mine = config.as_dict()
+    axes = (one for one in _axes(sweep, target) if one.name in mine)
+    return tuple(f"{one.name}={mine[one.name]}" for one in axes if mine[one.name] not in one.values)
+
+
 def sections(sweep: Sweep, target: Target) -> tuple[Section, ...]:
     """The sections that speak of a target: its backend's, its architecture's, its own."""
     scopes = (target.backend, f"{target.backend}:{target.arch}", target.name)

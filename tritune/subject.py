@@ -108,15 +108,27 @@ def of(found: Any, name: str) -> Subject:
 
 
 def refusals(
-    _: None, kernel: str, problem: str | None, configs: Sequence[Config]
+    _: None, kernel: str, problem: str | None, configs: Sequence[tuple[Config, bool]]
 ) -> tuple[str, ...]:
-    """Why a tunable kernel cannot run each of these configs; empty where it can."""
+    """Why a tunable kernel cannot run each of these configs; empty where it can.
+
+    With each comes whether a hook has to run before it, which has to be the kernel's own.
+    """
     if problem:
         found: Any = load(kernel, problem).kernel
     else:
         module, name = import_reference(kernel)
         found = find(module, name, "Triton kernels", is_kernel)
-    return tuple(found.tuning.refusal(config) for config in configs)
+    return tuple(
+        found.tuning.refusal(config) or (_no_hook(found.tuning, config) if hooked else "")
+        for config, hooked in configs
+    )
+
+
+def _no_hook(tuning: Any, config: Config) -> str:
+    if tuning.live(config.as_dict()).pre_hook is not None:
+        return ""
+    return "it has a pre_hook, which no lockfile can hold, and the kernel's own configs have none"
 
 
 def _of_kernel(kernel: Any, facts: dict[str, Any]) -> Subject:

@@ -56,7 +56,7 @@ def check(files: tuple[Path, ...], *, strict: bool, form: str, as_json: bool, **
     elif form == "github":
         click.echo(checks.github(checked.findings, fails))
     else:
-        page.put(checks.findings_page(checked.findings, fails, files))
+        page.put(checks.findings_page(checked.findings, fails, files, options.lockfile))
     if checked.faults:
         raise ManyMistakesError(checked.faults)
     return NO if any(finding.status in fails for finding in checked.findings) else 0

@@ -119,6 +119,14 @@ def _names(entries: Iterable[tuple[LockedKey, Entry]], flag: str) -> list[str]:
     return list(dict.fromkeys(at.kernel if flag == "--kernel" else at.device for at, _ in entries))
 
 
+def _refuse_missing(folder: Path) -> None:
+    """A folder for tables is made, as `compile` makes one; those above it are a slip of the pen."""
+    from tritune.errors import TableError
+
+    if not folder.is_dir():
+        raise TableError("there is no such folder", where=str(folder))
+
+
 def _put(texts: dict[str, str], output: Path | None) -> None:
     """Each text into the file *output*, or into a file of its name below it; else on stdout."""
     from tritune import places
@@ -129,5 +137,6 @@ def _put(texts: dict[str, str], output: Path | None) -> None:
             continue
         at = output / name if name else output
         places.refuse_unwritable(at.parent, file=at)
+        _refuse_missing(output.absolute().parent)
         places.write(at, text)
         click.echo(f"wrote {at}", err=True)

@@ -66,12 +66,15 @@ def import_(files: tuple[str, ...], *, renames: tuple[str, ...], **given: Any) -
 
     pairs = filters.pairs(renames, "'--rename'")
     options = pipeline.ImportOptions(renames=pairs, project=_project(), **given)
-    imported = pipeline.import_tables(files, options)
+    done = pipeline.import_tables(files, options)
+    imported = done.tables
+    for error in done.left:
+        click.echo(f"{error.where}: not taken: {error.what}", err=True)
     for one in imported:
         click.echo(_counts(one))
         for note in _notes(one):
             click.echo(f"{one.path}: {note}", err=True)
-    for line in _next(imported, options.sweep):
+    for line in _next(imported, options.sweep, options.lockfile):
         click.echo(line, err=True)
 
 
@@ -86,7 +89,7 @@ def _project() -> tuple[Path, ...]:
         return ()
 
 
-def _next(imported: Sequence[Imported], sweep: Path | None) -> Iterator[str]:
+def _next(imported: Sequence[Imported], sweep: Path | None, lockfile: Path | None) -> Iterator[str]:
     """Which sweep times the entries; of those that none does, what makes one."""
     from tritune.views.misses import yaml_row
 
@@ -104,7 +107,8 @@ def _next(imported: Sequence[Imported], sweep: Path | None) -> Iterator[str]:
     if named is None:
         yield f"next: where a shape of its sweep file asks for them, the next sweep {times}"
     elif rows or len(missed) < sum(len(one.fates) for one in imported):
-        yield f"next: tritune sweep {named} {times}"
+        into = f" --lockfile {lockfile}" if lockfile else ""
+        yield f"next: tritune sweep {named}{into} {times}"
 
 
 def _counts(one: Imported) -> str:
@@ -126,8 +130,22 @@ def _notes(one: Imported) -> Iterator[str]:
         yield f"it has nothing for {plural(one.taken.without, 'problem')} of the sweep file"
     for key, text in one.taken.broken:
         yield f"{key}: the sweep file's `{text}` rules its config out; it is locked all the same"
-    if one.taken.aside:
-        yield f"{', '.join(one.taken.aside)} of its name is not compared with the key"
+    for key, text in one.taken.beyond:
+        yield f"{key}: {text} is not in the sweep file's `space:`; it is locked all the same"
+    yield from _notes_on_name(one)
+
+
+def _notes_on_name(one: Imported) -> Iterator[str]:
+    """What the name of a file says, and is not so here."""
+    taken = one.taken
+    said, key = taken.other_dtype or ("", "")
+    aside = [text for text in taken.aside if text != f"dtype={said}"]
+    if aside:
+        yield f"{', '.join(aside)} of its name is not compared with the key"
+    if said:
+        yield f"dtype={said} of its name is of other work: no tensor of {key} has such a dtype"
+    for named, instead in taken.overruled:
+        yield f"{named} of its name is ignored: --key says {instead}"
     if one.overruled:
         yield f"device_name={one.overruled} of its name is ignored: --device says {one.device}"
 

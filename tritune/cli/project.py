@@ -97,6 +97,8 @@ def _globs(pyproject: Path, hint: str) -> tuple[str, ...]:
     globs = table["sweeps"]
     if not isinstance(globs, list) or not all(isinstance(glob, str) for glob in globs):
         raise SpecError("expected a list of file patterns", where=where)
+    if not globs:
+        raise SpecError("it names no sweep file", where=where, hint=hint)
     if any(Path(glob).is_absolute() or not glob for glob in globs):
         raise SpecError("patterns are relative to this file", where=where)
     return tuple(globs)

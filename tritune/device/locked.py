@@ -45,6 +45,8 @@ class Seen:
     """Why what is locked cannot be compiled any more."""
     unknown: str = ""
     """Why nothing can be said of it here."""
+    makes: bool = False
+    """The kernel's author may make configs at a launch that no list has."""
     seconds: float = 0.0
     """What compiling it took, where it was compiled; 0 where its binary was in the cache."""
 
@@ -104,7 +106,7 @@ def look(
     candidate = Candidate(kernel=kernel.name, problem=problem, config=locked[key])
     match lowering.lower(session, candidate):
         case Lowered(ir=ir):
-            return Seen(key=key, ir=ir)
+            return Seen(key=key, ir=ir, makes=getattr(kernel, "makes_configs", False))
         case Rejected(detail=detail):
             return Seen(key=key, broken=detail)
 

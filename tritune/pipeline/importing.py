@@ -6,20 +6,25 @@ They are served as they are, and incumbents in the next sweep.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TypeVar
 
-from tritune import configlist, configtables, devicelabels, lock
-from tritune.configtables import Row, Table
+from tritune import configlist, configtables, devicelabels, keytext, lock
+from tritune.axisvalues import did_you_mean
+from tritune.configtables import Table
 from tritune.device import targets
-from tritune.errors import TableError
-from tritune.model import DeviceIdentity, Entry, Evidence, Lock, LockedKey
+from tritune.errors import NothingFitsError, TableError, of_many
+from tritune.model import DeviceIdentity, Entry, Evidence, Lock, LockedKey, Problem
 from tritune.pipeline import questions, unasked
 from tritune.pipeline.asking import ask
 from tritune.pipeline.receiving import Home, Taken, home, take
+from tritune.pipeline.swept import keys_of
 from tritune.pipeline.unasked import Unasked
 
+_A = TypeVar("_A")
+_B = TypeVar("_B")
 VLLM, CONFIGS, AUTOTUNE = "vllm", "configs", "autotune-cache"
 
 
@@ -61,33 +66,92 @@ class Imported:
         return Counter(self.fates.values())
 
 
-def import_tables(files: Sequence[str], options: ImportOptions) -> tuple[Imported, ...]:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Imports:
+    """What became of several tables."""
+
+    tables: tuple[Imported, ...]
+    left: tuple[TableError, ...]
+    """What is not taken of them, or of some of them, and why."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Fit:
+    """A table of which something is for the kernel."""
+
+    table: Table
+    device: DeviceIdentity
+    taken: Taken
+
+
+def import_tables(files: Sequence[str], options: ImportOptions) -> Imports:
     """Take every file's configs into the lockfile; nothing is written if one of them is wrong.
 
+    Of several, as a pattern of the shell names them, those that fit the kernel are taken.
+
     Raises:
-        TrituneError: a table is wrong, or does not fit the kernel.
+        TrituneError: a table is wrong, or none fits the kernel.
     """
     if options.sweep is not None and options.key:
         what = "it is for an import without --sweep, whose problems have all of a key"
         raise TableError(what, where="--key")
-    tables = [_read(file, options) for file in files]
+    left: list[TableError] = []
+    tables = _fitting(files, lambda file: _read(file, options), left)
+    _refuse_unknown(options.renames, tables)
     to = home(options.sweep, options.kernel)
     path = options.lockfile or to.lockfile
     lock.refuse_unwritable(path)
-    found: list[tuple[Table, DeviceIdentity, Taken]] = []
-    for table in tables:
+    if to.swept is None:
+        keytext.check(options.key, to.receiver)
+    fits = _settled(_fitting(tables, _receive(to, path, options), left), left)
+    written = [_write(one, to, path, force=options.force) for one in fits]
+    if options.sweep is None:
+        tuning = unasked.tuned_in(to.receiver.kernel, options.project)
+        written = [
+            replace(one, unasked=unasked.find(tuning, tuple(one.fates), fit.device))
+            for one, fit in zip(written, fits, strict=True)
+        ]
+    return Imports(tables=tuple(written), left=tuple(left))
+
+
+def _refuse_unknown(renames: Mapping[str, str], tables: Sequence[Table]) -> None:
+    known = {name for table in tables for row in table.rows for name, _ in row.values}
+    for name in renames:
+        if name not in known:
+            what = f"no config has a `{name}`"
+            raise TableError(what, where="--rename", hint=did_you_mean(name, sorted(known)))
+
+
+def _fitting(given: Sequence[_A], take_one: Callable[[_A], _B], left: list[TableError]) -> list[_B]:
+    """What is made of those that fit; the others are told in *left*, or raised if none does."""
+    found = []
+    for one in given:
+        try:
+            found.append(take_one(one))
+        except NothingFitsError as error:
+            left.append(error)
+    if not found:
+        raise of_many(left)
+    return found
+
+
+def _receive(to: Home, path: Path, options: ImportOptions) -> Callable[[Table], _Fit]:
+    keys: dict[DeviceIdentity, dict[str, Problem]] = {}
+
+    def receive(table: Table) -> _Fit:
         device = _device(table, options.device, path)
-        taken = take(table, device, to, renames=options.renames, template=options.key)
-        found.append((table, device, taken))
-    _refuse_doubled(found)
-    written = [_write(*one, to, path, force=options.force) for one in found]
-    if options.sweep is not None:
-        return tuple(written)
-    tuning = unasked.tuned_in(to.receiver.kernel, options.project)
-    return tuple(
-        replace(one, unasked=unasked.find(tuning, tuple(one.fates), device))
-        for one, (_, device, _) in zip(written, found, strict=True)
-    )
+        if to.swept is not None and device not in keys:
+            keys[device] = keys_of(to.swept, device)
+        asked = keys.get(device, {})
+        try:
+            taken = take(table, device, to, asked, renames=options.renames, template=options.key)
+        except TableError as error:
+            if table.function:  # Triton's cache keeps what an older source of the kernel could run
+                raise NothingFitsError(error.what, where=error.where, hint=error.hint) from None
+            raise
+        return _Fit(table=table, device=device, taken=taken)
+
+    return receive
 
 
 def _read(file: str, options: ImportOptions) -> Table:
@@ -147,19 +211,56 @@ def _here(table: Table) -> DeviceIdentity:
     return targets.identity(found)
 
 
-def _refuse_doubled(found: Sequence[tuple[Table, DeviceIdentity, Taken]]) -> None:
-    seen: dict[tuple[object, str], Row] = {}
-    for _, device, taken in found:
-        for key, (row, _) in taken.rows.items():
-            other = seen.setdefault((device.silicon(), key), row)
-            if other is not row:
-                what = f"this row and that at {other.where} are both for {key}"
-                raise TableError(what, where=row.where)
+def _settled(found: Sequence[_Fit], left: list[TableError]) -> list[_Fit]:
+    """The tables with one config for each key; which of two files is left is told in *left*.
+
+    Triton's cache keeps a file for every version of Triton and of the kernel, and names neither:
+    the one that was written last is of what runs today.
+    """
+    best: dict[tuple[object, str], _Fit] = {}
+    for one in found:
+        for key in one.taken.rows:
+            at = one.device.silicon(), key
+            best[at] = _newer(best.get(at, one), one, key)
+    return [kept for one in found if (kept := _without_lost(one, best, left)).taken.rows]
 
 
-def _write(
-    table: Table, device: DeviceIdentity, taken: Taken, to: Home, path: Path, *, force: bool
-) -> Imported:
+def _newer(one: _Fit, other: _Fit, key: str) -> _Fit:
+    """Whose config a key gets."""
+    (row, config), (mine, own) = one.taken.rows[key], other.taken.rows[key]
+    before, after = _written_ns(one.table), _written_ns(other.table)
+    if config != own and (before == after or 0 in {before, after}):
+        raise TableError(
+            f"this row and that at {row.where} are both for {key}",
+            where=mine.where,
+            hint="leave one of the two files out",
+        )
+    return one if before >= after else other
+
+
+def _written_ns(table: Table) -> int:
+    """When a file of Triton's cache was written; 0 of what is not one."""
+    return Path(table.path).stat().st_mtime_ns if table.function else 0
+
+
+def _without_lost(
+    one: _Fit, best: Mapping[tuple[object, str], _Fit], left: list[TableError]
+) -> _Fit:
+    """A table with those keys alone for which another file has no newer config."""
+    kept = {}
+    for key, (row, config) in one.taken.rows.items():
+        winner = best[one.device.silicon(), key]
+        taken = winner.taken.rows[key][1]
+        if taken == config:
+            kept[key] = row, config
+            continue
+        what = f"{key}: its {config} is left: {winner.table.path}, written later, has {taken}"
+        left.append(TableError(what, where=one.table.path))
+    return replace(one, taken=replace(one.taken, rows=kept))
+
+
+def _write(fit: _Fit, to: Home, path: Path, *, force: bool) -> Imported:
+    table, device, taken = fit.table, fit.device, fit.taken
     evidence = Evidence(
         us=0.0, default_us=None, margin=None, noise=0.0, bits="", ir="", triton=table.triton,
         unmeasured=True,

@@ -125,10 +125,11 @@ def look(
             faults.append(answer.error)
             continue
         (label, problem), seen = asks[index], seen_of(answer)
-        space = spaces[label].digest(problem)
         if seen.key or seen.unknown:  # else the op launches nothing, so nothing is asked for
             at = LockedKey(kernel=asked.info.name, device=label, key=seen.key)
-            found[index] = _finding(asked, at, held[label].get(seen.key), problem, seen, space)
+            found[index] = _finding(
+                asked, at, held[label].get(seen.key), problem, seen, spaces[label]
+            )
     return [found[index] for index in sorted(found)]
 
 
@@ -152,14 +153,18 @@ def _finding(
     entry: Entry | None,
     problem: Problem,
     seen: locked.Seen,
-    space: str,
+    space: Searched,
 ) -> Finding:
+    unvouched = ""
+    if entry is not None and not seen.makes and (why := space.unvouched(entry.config, problem)):
+        unvouched = f"nothing says that the kernel is right with it: {why}"
     today = Today(
         triton=asked.triton,
         source=asked.info.source,
-        space=space,
+        space=space.digest(problem),
         ir=seen.ir,
         broken=seen.broken,
+        unvouched=unvouched,
         unknown=seen.unknown,
     )
     status, why = judge(entry, today)

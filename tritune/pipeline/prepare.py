@@ -26,6 +26,7 @@ from tritune.model import (
     Rejected,
 )
 from tritune.pipeline.job import Job, near
+from tritune.pipeline.searched import Searched
 from tritune.words import plural
 from tritune.workers import Pool
 
@@ -120,20 +121,20 @@ def outside(
 ) -> tuple[Candidate, ...]:
     """Locked configs that today's space lacks, and that nobody has timed here or chosen yet.
 
-    They are raced all the same. Of the others a sweep only says that they lose their place: who
-    narrows a space does not want them back.
+    They are raced all the same, if somebody says that they are valid. Of the others a sweep only
+    says that they lose their place: who narrows a space does not want them back.
     """
-    planned = set(candidates)
+    planned, searched = set(candidates), Searched(job.sweep, job.target, job.info)
     wanted: list[Candidate] = []
     for problem, key in {one.candidate.problem: one.key for one in found.launches}.items():
-        entry = locked.get(key)
-        if entry is None:
+        if (entry := locked.get(key)) is None:
             continue
         one = Candidate(kernel=job.info.name, problem=problem, config=entry.config)
         if one in planned:
             continue
         undecided = entry.evidence.unmeasured or entry.evidence.unsettled
-        if undecided and can_launch(job, entry.config):
+        is_valid = can_launch(job, one.config) and not searched.unvouched(one.config, problem)
+        if undecided and is_valid:
             wanted.append(one)
         else:
             job.warnings.append(f"{problem}: the locked config is not in the space: {one.config}")

@@ -6,29 +6,22 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tritune import fitting, keytext, plan, space, spec
+from tritune import fitting, plan, space, spec
 from tritune import subject as subjects
 from tritune.configtables import Row, Table
-from tritune.device import locked, targets
-from tritune.errors import SpecError, TableError, TrituneError, of_many
+from tritune.device import targets
+from tritune.errors import NothingFitsError, SpecError, TableError, TrituneError, of_many
 from tritune.fitting import Receiver
 from tritune.keys import split
 from tritune.model import Config, DeviceIdentity, KernelInfo, Problem, Sweep
 from tritune.pipeline.asking import ask
 from tritune.pipeline.job import near, near_constraints
-from tritune.pipeline.looking import LOOK_LIMIT_S, described, desks
-from tritune.workers import Done, Raised
+from tritune.pipeline.looking import described, desks
+from tritune.pipeline.searched import Searched
+from tritune.pipeline.swept import Swept, refusals
 
 MOST_NAMED = 4
 """Configs that a refusal names."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Swept:
-    """A sweep file and the kernel of it that takes the entries."""
-
-    sweep: Sweep
-    info: KernelInfo
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,8 +51,14 @@ class Taken:
     """Problems of the sweep file that no row is for."""
     aside: tuple[str, ...] = ()
     """What a file's name says besides, and nothing is made of."""
+    overruled: tuple[tuple[str, str], ...] = ()
+    """What it says besides, and what `--key` says in its place."""
+    other_dtype: tuple[str, str] | None = None
+    """The dtypes that it says the table is for, and a key that has none such."""
     broken: tuple[tuple[str, str], ...] = ()
     """Keys whose config a constraint of the sweep file rules out, and that constraint."""
+    beyond: tuple[tuple[str, str], ...] = ()
+    """Keys whose config has values that `space:` has not, and these."""
 
 
 def home(sweep: Path | None, kernel: str | None) -> Home:
@@ -81,6 +80,7 @@ def home(sweep: Path | None, kernel: str | None) -> Home:
         default=about.default,
         key=about.key,
         constants=about.constants,
+        numbers=tuple(name for name in about.key if name not in about.constexprs),
         tensors=about.tensors,
         all_tensors=about.like,
     )
@@ -124,22 +124,34 @@ def _named(infos: list[KernelInfo], kernel: str | None, path: Path) -> KernelInf
     raise SpecError(what, where=str(path), hint=f"--kernel NAME: {', '.join(sorted(short))}")
 
 
-def take(
-    table: Table, device: DeviceIdentity, to: Home, *, renames: Mapping[str, str], template: str
+def take(  # one table, each part once
+    table: Table,
+    device: DeviceIdentity,
+    to: Home,
+    asked: Mapping[str, Problem],
+    *,
+    renames: Mapping[str, str],
+    template: str,
 ) -> Taken:
     """Find the keys of every row: those of the sweep file's problems, or what *template* makes.
 
+    *asked* are the keys of those problems on the device.
+
     Raises:
+        NothingFitsError: no row is for any problem, or it is a table of another kernel.
         TrituneError: a config that the kernel cannot run, or a row that is for no key.
     """
+    fitting.check_function(table, to.receiver)
     if to.swept is None:
-        keytext.check(template, to.receiver)
-    configs = _configs(table, device, to, renames)
-    if to.swept is None:
+        configs = _configs(table, device, to, renames)
         keys = [(fitting.key_of(row, template, to.receiver), row) for row in table.rows]
-        aside = fitting.ignored(table.rows[0], template, to.receiver)
-        return Taken(rows=_by_key(keys, configs), aside=aside)
-    asked = keys_of(to.swept, device)
+        row = table.rows[0]
+        return Taken(
+            rows=_by_key(keys, configs),
+            aside=fitting.ignored(row, template, to.receiver),
+            overruled=fitting.overruled(row, template, to.receiver),
+            other_dtype=fitting.other_dtype(row, [key for key, _ in keys], to.receiver),
+        )
     names = list(dict.fromkeys(name for key in asked for name in split(key)))
     for row in table.rows:
         fitting.check_row(row, to.receiver, names)
@@ -147,21 +159,25 @@ def take(
         (key, row) for key in asked for row in table.rows if fitting.fits(row, key, to.receiver)
     ]
     if not pairs:
-        raise TableError(
+        raise NothingFitsError(
             f"no row of it is for any problem of {to.swept.sweep.path}",
             where=table.path,
             hint=f"their keys are as {next(iter(asked), 'nothing')}",
         )
+    configs = _configs(table, device, to, renames)
     _refuse_unvouched(to.swept, device, [(asked[key], configs[row]) for key, row in pairs], table)
+    _refuse_broken(to.swept, device, asked, {key: (row, configs[row]) for key, row in pairs})
     used = {row for _, row in pairs}
     return Taken(
         rows=_by_key(pairs, configs),
         unused=tuple(row for row in table.rows if row not in used),
         without=len(asked) - len(pairs),
         aside=tuple(f"{n}={v}" for n, v in table.rows[0].parts if n not in names),
+        other_dtype=fitting.other_dtype(table.rows[0], [key for key, _ in pairs], to.receiver),
         broken=tuple(
             _broken(to.swept.sweep, device, ((asked[k], k, configs[r]) for k, r in pairs))
         ),
+        beyond=tuple(_beyond(to.swept, device, ((k, configs[r]) for k, r in pairs))),
     )
 
 
@@ -176,29 +192,57 @@ def _refuse_unvouched(
     Raises:
         TableError: there are such.
     """
-    sweep, info, target = swept.sweep, swept.info, targets.of_device(device)
-    if not info.foreign:
-        return
-    listed, tried = {*info.configs}, {*space.configs(sweep, target, info)}
-    strange = [
-        config
+    sweep, info = swept.sweep, swept.info
+    searched = Searched(sweep, targets.of_device(device), info)
+    strange = {
+        str(config): why
         for problem, config in found
-        if config not in listed
-        and (config not in tried or space.admitted(sweep, target, config, problem))
-    ]
+        if (why := searched.unvouched(config, problem))
+    }
     if strange:
-        named = [*dict.fromkeys(map(str, strange))]
+        named = [*strange]
         more = f"; and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""
-        is_of_space = ", and not admitted by its sweep file" if sweep.space else ""
         short = info.name.rpartition(":")[2]
         raise TableError(
-            f"nothing says that `{short}` is right with {'; '.join(named[:MOST_NAMED])}{more}: not "
-            f"of the {len(listed)} configs of its author{is_of_space}",
+            f"nothing says that `{short}` is right with {'; '.join(named[:MOST_NAMED])}{more}: "
+            f"{strange[named[0]]}",
             where=table.path,
             hint=f"put it into `space:` of {near(Path(sweep.path).absolute())}, with "
             "`constraints:` that say what is valid; a config that nobody listed may write out of "
             "bounds",
         )
+
+
+def _refuse_broken(
+    swept: Swept,
+    device: DeviceIdentity,
+    asked: Mapping[str, Problem],
+    found: Mapping[str, tuple[Row, Config]],
+) -> None:
+    """Refuse what does not compile, as a block whose size is no power of two: a launch would fail.
+
+    Raises:
+        TrituneError: each row of which that is so, once.
+    """
+    held = {key: (asked[key], config) for key, (_, config) in found.items()}
+    short, wrong = swept.info.name.rpartition(":")[2], dict[Row, TableError]()
+    for key, why in refusals(swept, device, held).items():
+        row, config = found[key]
+        what = f"`{short}` cannot run {config} at {key}: {why}"
+        wrong.setdefault(row, TableError(what, where=row.where))
+    if wrong:
+        raise of_many(list(wrong.values()))
+
+
+def _beyond(
+    swept: Swept, device: DeviceIdentity, found: Iterable[tuple[str, Config]]
+) -> Iterator[tuple[str, str]]:
+    """Keys whose config has values that no axis of the space has, and these."""
+    target = targets.of_device(device)
+    for key, config in found:
+        values = space.beyond(swept.sweep, target, config)
+        if values and config not in swept.info.configs:
+            yield key, ", ".join(values)
 
 
 def _broken(
@@ -227,7 +271,8 @@ def _configs(
             wrong.append(TableError(ruling[1], where=row.where))
     if not wrong:
         # The kernel itself has the last word: it may know no hook for a config.
-        whys = ask(subjects.refusals, *to.reference, tuple(made.values()))
+        hooked = tuple((config, row.hooked) for row, config in made.items())
+        whys = ask(subjects.refusals, *to.reference, hooked)
         pairs = zip(made, whys, strict=True)
         wrong += [TableError(why, where=row.where) for row, why in pairs if why]
     if wrong:
@@ -245,29 +290,3 @@ def _by_key(
             raise TableError(what, where=row.where)
         found[key] = row, configs[row]
     return found
-
-
-def keys_of(swept: Swept, device: DeviceIdentity) -> dict[str, Problem]:
-    """The key of every problem of a sweep file, as a launch there would have it."""
-    sweep, info = swept.sweep, swept.info
-    reference, target = (sweep.kernel or info.name, sweep.problem), targets.of_device(device)
-    configs = tuple(dict.fromkeys((info.default, *info.configs)))
-    tasks: list[tuple[object, ...]] = [
-        (reference, target, problem, configs, {}) for problem in sweep.problems
-    ]
-    keys: dict[int, str] = {}
-    with desks() as pool:
-        for index, answer in pool.run(locked.look, tasks, LOOK_LIMIT_S):
-            match answer:
-                case Done(locked.Seen(key=key, unknown="")):
-                    keys[index] = key
-                case Raised(error=TrituneError() as error):
-                    raise error
-                case _:
-                    why = answer.value.unknown if isinstance(answer, Done) else str(answer)
-                    raise TableError(
-                        f"the key of {sweep.problems[index]} is not known here: {why}",
-                        where=sweep.path,
-                        hint="--kernel with --key needs no sweep file",
-                    )
-    return {keys[index]: sweep.problems[index] for index in sorted(keys) if keys[index]}

@@ -16,7 +16,7 @@ from tritune.model import DeviceIdentity, Missed
 from tritune.pipeline.job import near
 from tritune.pipeline.looking import described, desks
 from tritune.pipeline.missed import problems_of
-from tritune.pipeline.receiving import Swept, keys_of
+from tritune.pipeline.swept import Swept, keys_of
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -16,13 +16,20 @@ if TYPE_CHECKING:
 
     from tritune.check import Finding, Status
 
+UNTIMED = ("unmeasured", "older")
+"""What is served as it is, and a sweep of all times."""
+
 
 def findings_page(
-    findings: Sequence[Finding], failing: Collection[Status], files: Sequence[Path] = ()
+    findings: Sequence[Finding],
+    failing: Collection[Status],
+    files: Sequence[Path] = (),
+    lockfile: Path | None = None,
 ) -> Group:
     """Every entry that fails the check with its place, others by kind, then the counts.
 
-    *files* are the sweep files that were named, and not those of the project.
+    *files* are the sweep files that were named, and not those of the project; *lockfile* is the
+    one that stood in for the kernel's own.
     """
     lines = [
         line(
@@ -31,9 +38,22 @@ def findings_page(
         )
         for one, said in _told(findings, failing)
     ]
-    fails = any(one.status in failing for one in findings)
-    hint = " ".join(["next: on such a GPU, tritune sweep --stale", *map(str, files)])
-    return page(*lines, line(_counts(findings, failing)), line(hint, "dim") if fails else None)
+    failed = [one for one in findings if one.status in failing]
+    steps = list(_steps(failed, files, f" --lockfile {lockfile}" if lockfile else ""))
+    hint = f"next: {' · '.join(steps)}"
+    return page(*lines, line(_counts(findings, failing)), line(hint, "dim") if steps else None)
+
+
+def _steps(failed: Sequence[Finding], files: Sequence[Path], into: str) -> Iterator[str]:
+    """What mends what failed, by its kind; of what is unknown here that is not known either."""
+    kinds = dict.fromkeys(one.status.value for one in failed)
+    if {*kinds} - {*UNTIMED, "orphan", "unknown"}:
+        yield f"on such a GPU, {' '.join(['tritune sweep --stale', *map(str, files)])}{into}"
+    if what := " and ".join(kind for kind in kinds if kind in UNTIMED):
+        sweeps = dict.fromkeys(one.sweep for one in failed if one.status.value in UNTIMED)
+        yield f"on such a GPU, tritune sweep {' '.join(sweeps)}{into} times what is {what}"
+    if orphans := dict.fromkeys(one.file for one in failed if one.status.value == "orphan"):
+        yield f"delete what is an orphan from {', '.join(orphans)}, or add a shape that asks for it"
 
 
 def github(findings: Sequence[Finding], failing: Collection[Status]) -> str:
