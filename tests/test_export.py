@@ -80,21 +80,11 @@ def test_a_table_of_vllms_has_vllms_names_and_its_sizes_in_order():
 
     assert name == "N=8,a=f16,device_name=NVIDIA_H200.json"
     assert json.loads(text) == {
-        "triton_version": "3.6.0",
         "1": {"BLOCK_SIZE_M": 16, "WARPS": 4},
         "64": {"BLOCK_SIZE_M": 64, "WARPS": 4},
         "128": {"BLOCK_SIZE_M": 16, "WARPS": 4},
     }
-    assert list(json.loads(text)) == ["triton_version", "1", "64", "128"]
-
-
-def test_a_table_of_vllms_says_no_triton_where_its_entries_are_of_several():
-    (at, first), *others = ENTRIES
-    other = replace(first, evidence=replace(first.evidence, triton="3.9.0"))
-
-    [text] = export.vllm_tables(H200, [(at, other), *others], "M", {}).values()
-
-    assert "triton_version" not in json.loads(text)
+    assert list(json.loads(text)) == ["1", "64", "128"]
 
 
 @pytest.mark.parametrize("form", ["configs", "vllm"])

@@ -9,7 +9,6 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from tritune.configtables import VERSION
 from tritune.errors import TableError
 from tritune.keys import split
 from tritune.model import FIELDS, LAUNCH_OPTIONS, Config, DeviceIdentity, Entry, LockedKey, Value
@@ -77,14 +76,14 @@ def vllm_tables(
     Raises:
         TableError: a key has no such part, or it is no size.
     """
-    tables: dict[tuple[tuple[str, str], ...], dict[str, Entry]] = {}
+    tables: dict[tuple[tuple[str, str], ...], dict[str, Config]] = {}
     for at, entry in entries:
         parts = split(at.key)
         size = parts.pop(axis, None)
         if size is None or not _SIZE.fullmatch(size):
             what = f"`{axis}` is {size!r}, not a size" if size else f"it has no `{axis}`"
             raise TableError(what, where=at.key, hint="--axis NAME says which part the sizes are")
-        tables.setdefault(tuple(parts.items()), {})[size] = entry
+        tables.setdefault(tuple(parts.items()), {})[size] = entry.config
     named = [dict(parts) for parts in tables]
     return {
         f"{_name(parts, named, device)}.json": _table(table, renames)
@@ -106,15 +105,14 @@ def _name(
     return name
 
 
-def _table(table: Mapping[str, Entry], renames: Mapping[str, str]) -> str:
-    tritons = {entry.evidence.triton for entry in table.values()}
-    said = {VERSION: tritons.pop()} if len(tritons) == 1 and any(tritons) else {}
+def _table(table: Mapping[str, Config], renames: Mapping[str, str]) -> str:
+    # No `triton_version`, as newer tables of vLLM's have: who reads them may take it for a size.
     rows: dict[str, dict[str, Value]] = {
         size: {
             renames.get(name, _TILES.sub(r"\1_SIZE_\2", name)): value
-            for name, value in _said(table[size].config)
+            for name, value in _said(table[size])
             if renames.get(name, name)
         }
         for size in sorted(table, key=int)
     }
-    return json.dumps({**said, **rows}, indent=4) + "\n"
+    return json.dumps(rows, indent=4) + "\n"
