@@ -785,7 +785,7 @@ def test_of_an_op_with_several_kernels_each_is_named_in_what_is_told_and_has_its
         "scale_backward: no GPU here, and no recorded times for H200: nothing will be locked\n"
         "loading the kernel: took ...\n"
         "scale_backward: finding the launches\n"
-        "scale_backward: 6 candidates on 2 problems for H200, writes nothing\n"
+        "scale_backward: 5 candidates on 2 problems for H200, writes nothing\n"
         "scale_forward: no GPU here, and no recorded times for H200: nothing will be locked\n"
         "scale_backward: finding the launches: ...\n"
         "scale_forward: finding the launches\n"

@@ -54,8 +54,9 @@ def tuned(
         info for info in infos if not info.foreign or not problems.isdisjoint(dict(info.keys))
     )
     if problems and not kept:
+        names = quoted(info.short for info in infos)
         raise SpecError(
-            f"no problem launches {quoted(info.short for info in infos)}, only a smoke problem does",
+            f"no problem launches {names}, only a smoke problem does",
             where=f"--only {only}" if only else sweep.where("shapes"),
             hint="a kernel is tuned on the problems of `shapes:` that launch it",
         )

@@ -126,8 +126,8 @@ def space_tables(name: str, spaces: Sequence[SpaceCount]) -> Group:
     """The space of the file *name*; of its kernels one each, where there are several."""
     if len(spaces) == 1:
         return space_table(name, spaces[0])
-    parts = [[line(""), space_table(one.kernel.rpartition(":")[2], one)] for one in spaces]
-    return page(line(name, "bold"), *(part for pair in parts for part in pair))
+    each = (page(line(""), space_table(one.kernel.rpartition(":")[2], one)) for one in spaces)
+    return page(line(name, "bold"), *each)
 
 
 def space_table(name: str, counts: SpaceCount) -> Group:
