@@ -714,6 +714,25 @@ def test_a_problem_function_that_raises_is_told_in_a_line_with_its_place(tmp_pat
     assert "*" not in said
 
 
+def test_an_operator_that_has_no_code_for_a_cpu_is_told_what_to_call_instead(tmp_path):
+    at = project(tmp_path, TOTAL.replace("total_problem", "gpu_only_problem"))
+    lines = (tmp_path / "mine/problems.py").read_text().splitlines()
+    line = next(n for n, text in enumerate(lines, 1) if "ops.theirs.gpu_only(x)" in text)
+
+    checked = tritune("check", at)
+
+    assert checked.returncode == 2
+    assert checked.stdout == "0 checked: nothing that could be\n"
+    assert " ".join(checked.stderr.split()) == (
+        f"error: {tmp_path / 'mine/problems.py'}:{line}: the problem n=1000 cannot be run: "
+        "NotImplementedError: Could not run 'theirs::gpu_only' with arguments from the 'CPU' "
+        "backend. This could be because the operator doesn't exist for this backend, or was "
+        "omitted during the … "
+        "hint: launches are found on the CPU, also where there is a GPU: have the problem "
+        "function call the Python function that the operator has for CUDA"
+    )
+
+
 def test_a_named_kernel_that_the_op_does_not_launch_is_an_error(tmp_path):
     at = project(tmp_path, f"kernel: theirs:total_kernel\n{SCALE}")
 
@@ -795,13 +814,13 @@ def test_of_an_op_with_several_kernels_each_is_named_in_what_is_told_and_has_its
     assert shown == (
         "sweep.yaml\n"
         "\n"
-        "scale_backward              configs\n"
-        "the whole space                   3\n"
-        "left for all of 2 problems        3\n"
+        "scale_backward             configs\n"
+        "the whole space                  3\n"
+        "left for all of 2 problems       3\n"
         "\n"
-        "scale_forward               configs\n"
-        "the whole space                   6\n"
-        "left for all of 2 problems        6\n"
+        "scale_forward              configs\n"
+        "the whole space                  6\n"
+        "left for all of 2 problems       6\n"
     )
 
 

@@ -17,9 +17,10 @@ from tritune.cli.root import NO
 @shared.target
 @shared.as_json
 def space(file: Path, *, as_json: bool, **given: Any) -> int:
-    """Count the configs that each constraint of a sweep removes, of each kernel that it tunes.
+    """Count the configs that each constraint of a sweep removes.
 
-    The exit code is 1 where they leave one no config on any problem, which no sweep takes.
+    Each kernel that it tunes has its own count. The exit code is 1 where one is left no config
+    on any problem, which no sweep takes.
     """
     from tritune import pipeline
 
