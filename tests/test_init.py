@@ -315,6 +315,24 @@ def test_of_a_bare_kernel_in_a_package_it_is_said_what_can_be_done_with_it(monke
     ).read_text(encoding="utf-8")
 
 
+def test_a_sweep_of_a_bare_kernel_in_a_package_says_that_it_needs_a_copy(monkeypatch):
+    installed(monkeypatch, "theirs.py")
+    Path("s.yaml").write_text(
+        "kernel: theirs:bare\ntargets: [H200]\nspace: {BLOCK: [64]}\nshapes: [{n: 64}]\n",
+        encoding="utf-8",
+    )
+
+    result = run("show", "space", "s.yaml")
+
+    assert result.exit_code == 2
+    assert " ".join(result.stderr.split()) == (
+        f"error: {Path.cwd()}/lib/site-packages/theirs.py: `bare` is a Triton kernel without its "
+        "tritune line hint: copy it into a file of your own: other people's kernels need an "
+        "autotuner and write above the copy's decorators import tritune "
+        '@tritune.kernel(key=["n"], default=dict(BLOCK=64, num_warps=4))'
+    )
+
+
 def test_a_kernel_below_a_folder_without_an_init_file_is_imported_as_it_was_named(monkeypatch):
     installed(monkeypatch, "spaced/kernels/nms.py")
 
