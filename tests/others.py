@@ -155,6 +155,22 @@ def nothing_problem(n):
 def passed_problem(n):
     x, out = torch.ones(n), torch.zeros(1)
     return tritune.Problem(lambda: theirs.total_kernel[(1,)](x, out, n, B=64))
+
+
+torch.library.define("theirs::gpu_only", "(Tensor x) -> Tensor")
+torch.library.register_fake("theirs::gpu_only", torch.empty_like)
+
+
+def gpu_only_problem(n):
+    x = torch.ones(n)
+    return tritune.Problem(lambda: torch.ops.theirs.gpu_only(x))
+
+
+def either_problem(n):
+    x = torch.ones(n)
+    alpha = torch.ones(1)
+    large, small = lambda: theirs.total(x), lambda: theirs.Scale.apply(x[None], alpha)
+    return tritune.Problem(large if n > 500 else small)
 """
 
 

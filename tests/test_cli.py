@@ -402,7 +402,7 @@ def test_show_rejected_keeps_the_values_it_is_given(folder, monkeypatch):
 
 def test_show_space_counts_configs(folder, monkeypatch):
     counts = SpaceCount(configs=12, removed=(), left=((problem(), 12),))
-    monkeypatch.setattr(pipeline, "space_counts", lambda path, options: counts)
+    monkeypatch.setattr(pipeline, "space_counts", lambda path, options: (counts,))
 
     assert run("show", "space", "sweeps/matmul.yaml").stdout == (
         "sweeps/matmul.yaml        configs\n"
@@ -411,15 +411,26 @@ def test_show_space_counts_configs(folder, monkeypatch):
     )
     made = json.loads(run("show", "space", "sweeps/matmul.yaml", "--json").stdout)
     assert (made["configs"], made["left"][0]["configs"]) == (12, 12)
+    assert [one["configs"] for one in made["spaces"]] == [12]
 
 
 @pytest.mark.parametrize(("left", "code"), [((0, 0), 1), ((0, 3), 0)])
 def test_a_space_of_which_nothing_is_left_is_a_no(folder, monkeypatch, left, code):
     counts = SpaceCount(configs=3, removed=(), left=tuple((problem(), number) for number in left))
-    monkeypatch.setattr(pipeline, "space_counts", lambda path, options: counts)
+    monkeypatch.setattr(pipeline, "space_counts", lambda path, options: (counts,))
 
     assert run("show", "space", "sweeps/matmul.yaml").exit_code == code
     assert run("show", "space", "sweeps/matmul.yaml", "--json").exit_code == code
+
+
+def test_one_kernel_of_several_of_which_nothing_is_left_is_a_no(folder, monkeypatch):
+    spaces = tuple(
+        SpaceCount(configs=3, removed=(), left=((problem(), number),), kernel="ops:k")
+        for number in (3, 0)
+    )
+    monkeypatch.setattr(pipeline, "space_counts", lambda path, options: spaces)
+
+    assert run("show", "space", "sweeps/matmul.yaml").exit_code == 1
 
 
 def test_show_device_shows_the_gpu_or_says_that_there_is_none(monkeypatch):

@@ -269,6 +269,203 @@ def test_nothing_of_ours_is_put_into_an_installed_package(monkeypatch, folder):
     assert "@tritune.kernel" not in result.output
 
 
+def installed(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """A module of an installed package, its folder on the path."""
+    package = Path("lib/site-packages").absolute()
+    (package / name).parent.mkdir(parents=True)
+    (package / name).write_text(OPS, encoding="utf-8")
+    monkeypatch.setenv("PYTHONPATH", str(package))
+    monkeypatch.syspath_prepend(str(package))
+
+
+def test_of_a_bare_kernel_in_a_package_it_is_said_what_can_be_done_with_it(monkeypatch):
+    installed(monkeypatch, "theirs.py")
+
+    result = run("init", "theirs:bare")
+
+    line = '@tritune.kernel(key=["n"], default=dict(BLOCK=64, num_warps=4))'
+    assert result.stderr == (
+        "wrote sweeps/bare.yaml\n"
+        "wrote sweeps/bare_problem.py\n"
+        "next: `bare` (lib/site-packages/theirs.py:20) has no autotuner, and tritune tunes other "
+        "people's kernels only under one: to tune it, copy it into a file of your own, with "
+        f"`import tritune` and above it `{line}`\n"
+        "next: look at what its launch passes now: the default above is a guess, and what the op "
+        "computes itself, as a block that holds a row, leaves nothing to tune\n"
+        "next: fill in what is marked FILL IN in sweeps/bare.yaml and sweeps/bare_problem.py\n"
+        "next: tritune show space sweeps/bare.yaml\n"
+    )
+    skeleton = Path("sweeps/bare_problem.py").read_text(encoding="utf-8")
+    assert (
+        "# FILL IN: import your own copy of theirs:bare, or the op that launches that\n"
+        "\n"
+        "# `bare` has no autotuner, and tritune tunes other people's kernels only\n"
+        "# under one. To tune it, copy it into a file of your own, with `import tritune` and\n"
+        "# above its other decorators\n"
+        f"#     {line}\n"
+        "# with what the launch passes now for the default, which is a guess.\n"
+        "# What the op computes itself, as a block that holds a row, leaves nothing to tune.\n"
+    ) in skeleton
+    compile(skeleton, "bare_problem.py", "exec")
+    with pytest.raises(TrituneError, match=r"^sweeps/bare\.yaml:2:\d+: kernel: ") as caught:
+        spec.read_sweep(Path("sweeps/bare.yaml"))
+    assert "shapes[0].n" in str(caught.value)
+    assert ("\nkernel:  # FILL IN: your own copy of theirs:bare, which has no autotuner\n") in Path(
+        "sweeps/bare.yaml"
+    ).read_text(encoding="utf-8")
+
+
+def test_a_sweep_of_a_bare_kernel_in_a_package_says_that_it_needs_a_copy(monkeypatch):
+    installed(monkeypatch, "theirs.py")
+    Path("s.yaml").write_text(
+        "kernel: theirs:bare\ntargets: [H200]\nspace: {BLOCK: [64]}\nshapes: [{n: 64}]\n",
+        encoding="utf-8",
+    )
+
+    result = run("show", "space", "s.yaml")
+
+    assert result.exit_code == 2
+    assert " ".join(result.stderr.split()) == (
+        f"error: {Path.cwd()}/lib/site-packages/theirs.py: `bare` is a Triton kernel without its "
+        "tritune line hint: copy it into a file of your own: other people's kernels need an "
+        "autotuner and write above the copy's decorators import tritune "
+        '@tritune.kernel(key=["n"], default=dict(BLOCK=64, num_warps=4))'
+    )
+
+
+def test_a_kernel_below_a_folder_without_an_init_file_is_imported_as_it_was_named(monkeypatch):
+    installed(monkeypatch, "spaced/kernels/nms.py")
+
+    assert run("init", "spaced.kernels.nms:tuned").exit_code == 0
+
+    assert "\nfrom spaced.kernels.nms import tuned  # or the op that launches it\n" in (
+        Path("sweeps/tuned_problem.py").read_text(encoding="utf-8")
+    )
+    assert "\nkernel: spaced.kernels.nms:tuned\n" in filled("sweeps/tuned.yaml")
+
+
+ASSIGNED = """
+import triton
+import triton.language as tl
+
+
+def wrapped(E, C, LSE, B, V, stride_b, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    rows = E + at * stride_b
+    rows += 1
+    other = tl.make_block_ptr(base=C, shape=(B, V), strides=(V, 1), offsets=(0, 0),
+                              block_shape=(BLOCK, BLOCK), order=(1, 0))
+    tl.store(LSE + at, tl.load(rows, mask=at < B) + tl.sum(tl.load(other), axis=1))
+
+
+wrapped = triton.jit(wrapped)
+"""
+
+
+def test_what_an_assignment_wraps_is_told_so_and_a_key_has_no_pointers():
+    Path("assigned.py").write_text(ASSIGNED, encoding="utf-8")
+
+    result = run("init", "assigned.py:wrapped")
+
+    line = 'wrapped = tritune.kernel(key=["B", "V"], default=dict(BLOCK=64, num_warps=4))(wrapped)'
+    assert result.stderr.splitlines()[2] == (
+        f"next: import tritune, and put `{line}` below the last assignment to `wrapped` "
+        "(assigned.py:6)"
+    )
+    assert (
+        "# `wrapped` is tuned, and runs what is locked, with two lines more in\n"
+        "# assigned.py: `import tritune`, and below all else\n"
+        f"#     {line}\n"
+        "# with what the launch passes now for the default, which is a guess.\n"
+    ) in Path("wrapped_problem.py").read_text(encoding="utf-8")
+    # The line makes a kernel of it.
+    code = ASSIGNED.replace("import triton\n", "import triton\nimport tritune\n")
+    Path("assigned.py").write_text(f"{code}{line}\n", encoding="utf-8")
+    assert run("init", "assigned.py:wrapped", "--force").stderr.splitlines()[2] == (
+        "next: fill in what is marked FILL IN in sweeps/wrapped.yaml and wrapped_problem.py"
+    )
+
+
+HELPERS = """
+
+@triton.jit
+def swizzled(pid, n):
+    return pid % n, pid // n
+
+
+@triton.jit
+def larger(x, y):
+    return tl.maximum(x, y)
+
+
+@triton.jit
+def ends_early(x, n):
+    if n == 0:
+        return
+    tl.store(x, n)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("swizzled", "`swizzled` returns a value, so it is what kernels call, and nothing"),
+        ("larger", "`larger` returns a value, so it is what kernels call, and nothing"),
+        ("NUMBER", "`NUMBER` is an int, not a Triton kernel"),
+        ("none", "it has no `none`"),
+    ],
+)
+def test_what_only_kernels_can_call_is_no_kernel_and_is_not_offered(name, said):
+    Path("ops.py").write_text(OPS + HELPERS, encoding="utf-8")
+
+    result = run("init", f"ops.py:{name}")
+
+    assert result.exit_code == 2
+    launches = " launches it" if said.endswith("nothing") else ""
+    assert " ".join(result.stderr.split()) == (
+        f"error: {Path.cwd()}/ops.py: {said}{launches} "
+        "hint: its Triton kernels: `tuned`, `bare`, `ends_early`"
+    )
+
+
+def test_a_kernel_that_returns_early_is_one():
+    Path("ops.py").write_text(OPS + HELPERS, encoding="utf-8")
+
+    assert run("init", "ops.py:ends_early").exit_code == 0
+
+
+SCRIPT = 'hint: put what a script does under `if __name__ == "__main__":`'
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("raise SystemExit(0)", f"{{folder}}/ends.py:1: sys.exit(0) at import {SCRIPT}"),
+        ("import os\nos._exit(0)", "`ends.py:k` cannot be loaded: exited with code 0"),
+        (
+            'import sys\nif __name__ == "__main__":\n    sys.exit()',
+            "{folder}/ends.py: it has no `k` hint: it has no Triton kernels",
+        ),
+    ],
+)
+def test_a_module_that_ends_the_process_is_said_to_do_so(code, said):
+    Path("ends.py").write_text(code, encoding="utf-8")
+
+    result = run("init", "ends.py:k")
+
+    assert result.exit_code == 2
+    assert " ".join(result.stderr.split()) == f"error: {said.format(folder=Path.cwd())}"
+
+
+def test_a_path_is_relative_to_where_one_stands():
+    result = run("init", "nowhere/ops.py:k")
+
+    assert " ".join(result.stderr.split()) == (
+        f"error: {Path.cwd()}/nowhere/ops.py: no such file "
+        "hint: a path is relative to the current folder"
+    )
+
+
 FLAGS = """
 import triton
 import triton.language as tl

@@ -165,7 +165,8 @@ SCRIPT = 'hint: put what a script does under `if __name__ == "__main__":`'
 INSTALL = f"hint: is it installed for {sys.executable}?"
 PACKAGE = "hint: put an `__init__.py` beside it, which makes its folder a package"
 NO_GPU = (
-    "hint: use the GPU inside functions only: a sweep also plans and compiles where there is none"
+    "hint: use the GPU inside functions only: a sweep also plans and compiles where there is none; "
+    "a package that asks for one at its import can be tuned on a machine with a GPU"
 )
 IN_A_FILE = "hint: a kernel must be in a Python file: Triton reads its source from there"
 WHOLE = "hint: import the module in Python to see the whole traceback"

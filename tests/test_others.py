@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -47,6 +48,13 @@ problem: problems.py:total_problem
 targets: [H200]
 shapes: [{n: 1000}]
 """
+EITHER = """\
+problem: problems.py:either_problem
+targets: [H200]
+shapes: [{n: 1000}]
+smoke: [{n: 100}]
+"""
+"""The op launches one kernel on a large problem, and another one on a small one."""
 EVIDENCE = Evidence(
     us=1.0, default_us=2.0, margin=0.1, noise=0.0, bits="", ir="", triton="", source="0" * 12
 )
@@ -709,6 +717,25 @@ def test_a_problem_function_that_raises_is_told_in_a_line_with_its_place(tmp_pat
     assert "*" not in said
 
 
+def test_an_operator_that_has_no_code_for_a_cpu_is_told_what_to_call_instead(tmp_path):
+    at = project(tmp_path, TOTAL.replace("total_problem", "gpu_only_problem"))
+    lines = (tmp_path / "mine/problems.py").read_text().splitlines()
+    line = next(n for n, text in enumerate(lines, 1) if "ops.theirs.gpu_only(x)" in text)
+
+    checked = tritune("check", at)
+
+    assert checked.returncode == 2
+    assert checked.stdout == "0 checked: nothing that could be\n"
+    assert " ".join(checked.stderr.split()) == (
+        f"error: {tmp_path / 'mine/problems.py'}:{line}: the problem n=1000 cannot be run: "
+        "NotImplementedError: Could not run 'theirs::gpu_only' with arguments from the 'CPU' "
+        "backend. This could be because the operator doesn't exist for this backend, or was "
+        "omitted during the … "
+        "hint: launches are found on the CPU, also where there is a GPU: have the problem "
+        "function call the Python function that the operator has for CUDA"
+    )
+
+
 def test_a_named_kernel_that_the_op_does_not_launch_is_an_error(tmp_path):
     at = project(tmp_path, f"kernel: theirs:total_kernel\n{SCALE}")
 
@@ -716,6 +743,87 @@ def test_a_named_kernel_that_the_op_does_not_launch_is_an_error(tmp_path):
         f"error: {tmp_path / 'mine/problems.py'}:scale_problem: the op launches no "
         "`theirs:total_kernel`, on any problem "
         "hint: leave `kernel:` out to tune every autotuned kernel that it does launch"
+    )
+
+
+def test_a_kernel_that_only_a_smoke_problem_launches_is_not_tuned_and_it_is_said_once(tmp_path):
+    at = project(tmp_path, EITHER)
+
+    said = tritune("sweep", at, "--dry-run")
+    checked = tritune("check", at)
+
+    assert said.returncode == 0, said.stderr
+    assert [line for line in said.stdout.splitlines() if " from " in line] == [
+        "theirs:total_kernel from sweep.yaml"
+    ]
+    assert re.sub(r"took .*", "took ...", said.stderr) == (
+        "loading the kernel\n"
+        "not tuned, as only a smoke problem launches it: `scale_forward`\n"
+        "total_kernel: no GPU here, and no recorded times for H200: nothing will be locked\n"
+        "loading the kernel: took ...\n"
+        "finding the launches\n"
+        "2 candidates on 1 problem for H200, writes nothing\n"
+        "finding the launches: 1 · took ...\n"
+    )
+    assert checked.stdout == (
+        "sweep.yaml:2: missing: total_kernel on H200: nothing is locked for any of its 1 problem\n"
+        "1 checked: 1 missing\n"
+        "next: on such a GPU, tritune sweep --stale sweep.yaml\n"
+    )
+
+
+def test_a_kernel_that_only_a_smoke_problem_launches_keeps_no_other_from_being_compiled(tmp_path):
+    at = project(tmp_path, EITHER.replace("[{n: 1000}]", "[{n: [100, 1000]}]"))
+
+    said = tritune("compile", at, "--only", "n > 500", "--json")
+
+    assert said.returncode == 0, said.stderr
+    assert [one["kernel"] for one in json.loads(said.stdout)["reports"]] == ["theirs:total_kernel"]
+
+
+@pytest.mark.parametrize("command", [("sweep",), ("compile",), ("show", "space")])
+def test_where_only_a_smoke_problem_launches_what_is_named_that_is_the_error(tmp_path, command):
+    at = project(tmp_path, f"kernel: theirs:scale_forward\n{EITHER}")
+
+    said = python("-m", "tritune", *command, at.name, at=at)
+
+    assert said.returncode == 2, said.stderr
+    assert " ".join(said.stderr[said.stderr.index("error:") :].split()) == (
+        "error: sweep.yaml:4:1: shapes: no problem launches `scale_forward`, only a smoke problem "
+        "does hint: a kernel is tuned on the problems of `shapes:` that launch it"
+    )
+
+
+def test_of_an_op_with_several_kernels_each_is_named_in_what_is_told_and_has_its_own_count(
+    tmp_path,
+):
+    at = project(tmp_path, SCALE)
+
+    swept = tritune("sweep", at, "--dry-run").stderr
+    shown = python("-m", "tritune", "show", "space", at.name, at=at).stdout
+
+    assert re.sub(r"(finding the launches:|took) .*", r"\1 ...", swept) == (
+        "loading the kernel\n"
+        "scale_backward: no GPU here, and no recorded times for H200: nothing will be locked\n"
+        "loading the kernel: took ...\n"
+        "scale_backward: finding the launches\n"
+        "scale_backward: 5 candidates on 2 problems for H200, writes nothing\n"
+        "scale_forward: no GPU here, and no recorded times for H200: nothing will be locked\n"
+        "scale_backward: finding the launches: ...\n"
+        "scale_forward: finding the launches\n"
+        "scale_forward: 12 candidates on 2 problems for H200, writes nothing\n"
+        "scale_forward: finding the launches: ...\n"
+    )
+    assert shown == (
+        "sweep.yaml\n"
+        "\n"
+        "scale_backward             configs\n"
+        "the whole space                  3\n"
+        "left for all of 2 problems       3\n"
+        "\n"
+        "scale_forward              configs\n"
+        "the whole space                  6\n"
+        "left for all of 2 problems       6\n"
     )
 
 

@@ -467,6 +467,30 @@ def test_a_space_shows_what_each_constraint_removes():
     )
 
 
+def test_of_several_kernels_each_has_a_table_under_its_name():
+    spaces = [
+        SpaceCount(configs=configs, removed=(), left=((problem(), configs),), kernel=kernel)
+        for kernel, configs in (("theirs:scale_backward", 3), ("theirs:scale_forward", 6))
+    ]
+
+    assert plain(tables.space_tables("scale.yaml", spaces)) == (
+        "scale.yaml\n"
+        "\n"
+        "scale_backward            configs\n"
+        "the whole space                 3\n"
+        "left for all of 1 problem       3\n"
+        "\n"
+        "scale_forward             configs\n"
+        "the whole space                 6\n"
+        "left for all of 1 problem       6\n"
+    )
+    assert plain(tables.space_tables("scale.yaml", spaces[:1])) == (
+        "scale.yaml                configs\n"
+        "the whole space                 3\n"
+        "left for all of 1 problem       3\n"
+    )
+
+
 def test_a_constraint_on_the_problem_removes_by_problem():
     short, long = problem(k=64), problem(k=4096)
     counts = SpaceCount(

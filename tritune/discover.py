@@ -136,8 +136,18 @@ def _failed(one: Loaded, problem: Problem, error: Exception) -> KernelError:
     return KernelError(
         f"the problem {problem} cannot be run: {line_of(error)}",
         where=blame.line(error) or contract.place_of(one.problem),
-        hint=dtypenames.told(value for _, value in problem.axes),
+        hint=dtypenames.told(value for _, value in problem.axes) or _no_cpu(error),
     )
+
+
+def _no_cpu(error: Exception) -> str:
+    """What helps where torch has no code of an operator for the CPU, as it says."""
+    if isinstance(error, NotImplementedError) and "Could not run '" in str(error):
+        return (
+            "launches are found on the CPU, also where there is a GPU: have the problem function "
+            "call the Python function that the operator has for CUDA"
+        )
+    return ""
 
 
 def _launches(run: Callable[[], Any], seen: list[_Launch]) -> None:

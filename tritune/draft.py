@@ -1,4 +1,4 @@
-"""draft: Subject -> the text of a first sweep file, and of a problem function to fill in.
+"""draft: Subject -> the text of a first sweep file.
 
 Pure. A gap is an empty value beside `FILL IN`, which the reader of sweep files refuses at its
 line: a placeholder that reads as a text would be swept.
@@ -11,7 +11,6 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from tritune.model import Value
 from tritune.subject import AUTOTUNED, JIT, TUNABLE, Subject
@@ -43,7 +42,7 @@ def sweep_text(subject: Subject, places: Places, target: str) -> str:
     return "\n".join(
         [
             head,
-            f"kernel: {places.kernel}",
+            _kernel(subject, places),
             *([f"problem: {places.problem}"] if places.problem else []),
             *targets(target),
             "",
@@ -57,10 +56,16 @@ def sweep_text(subject: Subject, places: Places, target: str) -> str:
             "",
             "# Small problems, with sizes that no block divides: Triton's interpreter runs them.",
             "# smoke:",
-            f"#   - {{{', '.join(_example(name, subject) for name in _axes(subject))}}}",
+            f"#   - {{{', '.join(_example(name, subject) for name in axes_of(subject))}}}",
             "",
         ]
     )
+
+
+def _kernel(subject: Subject, places: Places) -> str:
+    if needs_copy(subject):
+        return f"kernel:  # {GAP}: your own copy of {places.kernel}, which has no autotuner"
+    return f"kernel: {places.kernel}"
 
 
 def targets(target: str) -> list[str]:
@@ -95,7 +100,7 @@ def _space(subject: Subject) -> Iterator[str]:
         yield "# A first guess, of what its constexprs look like: put in what it can run with."
     else:
         yield "# A first guess around what the kernel runs with now: widen it, or narrow it."
-    if subject.kind == JIT and (left := _passed(subject)):
+    if subject.kind == JIT and (left := passed(subject)):
         yield f"# The caller passes {', '.join(left)}; put one here, and into default=, to tune it."
     yield "space:"
     for name, values in axes.items():
@@ -150,7 +155,7 @@ def guessed_space(default: Mapping[str, Value]) -> Iterator[str]:
         yield f"  {name}: [{', '.join(map(_yaml, _around(name, value)))}]"
 
 
-def _passed(subject: Subject) -> list[str]:
+def passed(subject: Subject) -> list[str]:
     return [name for name in subject.constexprs if name not in default_of(subject)]
 
 
@@ -158,7 +163,7 @@ def _shapes(subject: Subject) -> Iterator[str]:
     yield "# One row for each group of problems: a row with several values is their product."
     yield "shapes:"
     lead = "  - "
-    for name in _axes(subject):
+    for name in axes_of(subject):
         known = "float16" if name in _DTYPES else ""
         several = "[true, false]" if name in subject.truths else "[1, 64, 4096]"
         said = "or a list: [float16, bfloat16]" if known else f"{GAP}: one value, or {several}"
@@ -168,7 +173,7 @@ def _shapes(subject: Subject) -> Iterator[str]:
         yield f"    # left to their defaults: {', '.join(optional)}"
 
 
-def _axes(subject: Subject) -> list[str]:
+def axes_of(subject: Subject) -> list[str]:
     """The axes of a problem: what its function needs, else what the kernel's key names."""
     if subject.problem:
         return [name for name, has_default in subject.problem_params if not has_default] or [
@@ -183,6 +188,7 @@ def key_of(subject: Subject) -> list[str]:
     if named or subject.kind == TUNABLE:
         return named
     plain = [name for name in subject.params if name not in subject.constexprs]
+    plain = [name for name in plain if name not in subject.pointers]
     return [n for n in plain if _LIKE_SIZES.fullmatch(n) and not _LIKE_POINTERS.fullmatch(n)]
 
 
@@ -196,63 +202,16 @@ def _yaml(value: Value) -> str:
     return "null" if value is None else json.dumps(value)
 
 
+def needs_copy(subject: Subject) -> bool:
+    """Whether it is in somebody else's file, and there is no autotuner to put winners into."""
+    return subject.is_installed and subject.kind == JIT
+
+
 def decorator(subject: Subject) -> str:
-    """The line that a kernel lacks; empty where it has it, or is somebody else's."""
+    """The line that a kernel lacks; empty where it has it, or needs none."""
     if subject.kind == TUNABLE or (subject.is_installed and subject.kind == AUTOTUNED):
         return ""
     if subject.kind == AUTOTUNED:
         return "@tritune.kernel"
     default = ", ".join(f"{name}={value!r}" for name, value in default_of(subject).items())
     return f"@tritune.kernel(key={json.dumps(key_of(subject))}, default=dict({default}))"
-
-
-def problem_text(subject: Subject, places: Places) -> str:
-    """A problem function with its kernel, its axes and its shape; what it runs on is a gap."""
-    name, axes = subject.short, _axes(subject)
-    launched = [p for p in subject.params if p in _passed(subject) or p not in subject.constexprs]
-    return "\n".join(
-        [
-            f'"""{name}_problem: one problem of `{name}`, for `tritune sweep {places.sweep}`."""',
-            "",
-            "import torch",
-            "import tritune",
-            "",
-            _import(subject),
-            "",
-            *_line_to_add(subject),
-            f"def {name}_problem({', '.join(axes)}):  # the axes of `shapes:`",
-            f'    raise NotImplementedError("{GAP}: the inputs of {name}")',
-            "    # Name no device and no seed: tritune sets both. A dtype comes as torch.float16.",
-            "    # x = torch.randn(n, dtype=dtype)",
-            "",
-            "    def run():",
-            "        # An op that launches it does as well, and allocates what it writes itself.",
-            f"        # {subject.attribute}[lambda meta: (...,)]({', '.join(launched)})",
-            "        # return out",
-            "        ...",
-            "",
-            "    # With no reference, results are compared with those of the default config.",
-            "    return tritune.Problem(run)  # reference=lambda: ..., flops=..., bytes=...",
-            "",
-        ]
-    )
-
-
-def _import(subject: Subject) -> str:
-    root = subject.attribute.partition(".")[0]
-    if all(part.isidentifier() for part in subject.module.split(".")):
-        return f"from {subject.module} import {root}  # or the op that launches it"
-    return f"# {GAP}: load {root} from {Path(subject.file).name}, which no import can name"
-
-
-def _line_to_add(subject: Subject) -> list[str]:
-    line = decorator(subject)
-    if not line:
-        return [""]
-    return [
-        f"# `{subject.short}` is tuned, and runs what is locked, with two lines more in",
-        f"# {Path(subject.file).name}: `import tritune`, and above its other decorators",
-        f"#     {line}",
-        "",
-        "",
-    ]

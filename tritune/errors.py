@@ -9,10 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+LINE = 200
+"""Characters of what somebody else's code raised."""
+
 
 def line_of(error: Exception) -> str:
     """What somebody else's code raised, in a line; its type alone where it says nothing."""
-    return f"{type(error).__name__}: {error}".splitlines()[0][:200].rstrip(": ")
+    text = f"{type(error).__name__}: {error}".splitlines()[0]
+    cut = text[:LINE].rpartition(" ")[0] or text[:LINE]
+    return (f"{cut} …" if len(text) > LINE else text).rstrip(": ")
 
 
 class TrituneError(Exception):

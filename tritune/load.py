@@ -152,16 +152,19 @@ def _kernel(reference: str) -> Any:
     what = f"`{name}` is {_kind(found)}, not a kernel"
     hint = names_in(module, "tunable kernels", _is_tunable)
     if is_triton(found):
-        what, hint = f"`{name}` is a Triton kernel without its tritune line", _lines(found, name)
+        what, hint = (
+            f"`{name}` is a Triton kernel without its tritune line",
+            _lines(found, name, module.__name__),
+        )
     raise KernelError(what, where=where, hint=hint)
 
 
-def _lines(found: Any, name: str) -> str:
+def _lines(found: Any, name: str, module: str) -> str:
     """What its owner has to write for a Triton kernel that cannot be tuned as it is."""
-    from tritune import adopt, draft, subject  # which need this module, or Triton
+    from tritune import adopt, skeleton, subject  # which need this module, or Triton
 
-    line = draft.decorator(subject.of(found, name))
-    hints = [f"write above its decorators\n    import tritune\n    {line}"] if line else []
+    about = subject.of(found, name, module)
+    hints = skeleton.hints(about)
     if adopt.inside(found) is not None:
         hints.append("name a function that makes its problems: `problem: FILE.py:FUNCTION`")
     return "\nor ".join(hints)

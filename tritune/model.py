@@ -267,6 +267,10 @@ class KernelInfo:
     """What a reader should know of it, a line each."""
 
     @property
+    def short(self) -> str:
+        return self.name.rpartition(":")[2]
+
+    @property
     def several(self) -> frozenset[Problem]:
         """The problems that launch it under more than one key, each a problem of its own then."""
         return frozenset(problem for problem, under in self.keys if len(under) > 1)

@@ -27,11 +27,16 @@ from tritune.errors import KernelError, TrituneError
 
 FILE_HINT = "a kernel must be in a Python file: Triton reads its source from there"
 NO_MODULE_HINT = "name it from a folder on PYTHONPATH, or give the path of its file"
+BASE = "the sweep file"
+NO_GPU_HINT = (
+    "use the GPU inside functions only: a sweep also plans and compiles where there is none; "
+    "a package that asks for one at its import can be tuned on a machine with a GPU"
+)
 _HINTS = (
     (r"@jit functions should be defined in a Python file", FILE_HINT),
     (
         r"CUDA|NVIDIA|HIP|active drivers",
-        "use the GPU inside functions only: a sweep also plans and compiles where there is none",
+        NO_GPU_HINT,
     ),
     (
         r"relative import with no known parent",
@@ -84,14 +89,14 @@ def _by_path(path: Path) -> ModuleType:
         return _from_file(packages, path)
 
 
-def check_file(path: Path) -> None:
-    """Refuse what is no file of Python code; the path is absolute."""
+def check_file(path: Path, base: str = BASE) -> None:
+    """Refuse what is no file of Python code; the path is absolute, and was relative to *base*."""
     if path.suffix != ".py":
         raise KernelError("it is not a Python file", where=str(path), hint=FILE_HINT)
     if not path.is_file():
         others = [other.name for other in sorted(path.parent.glob("*.py"))]
         near = difflib.get_close_matches(path.name, others, n=1)
-        hint = f"did you mean `{near[0]}`?" if near else "a path is relative to the sweep file"
+        hint = f"did you mean `{near[0]}`?" if near else f"a path is relative to {base}"
         raise KernelError("no such file", where=str(path), hint=hint)
 
 

@@ -15,16 +15,19 @@ from collections.abc import Iterator, Sequence
 from importlib.machinery import PathFinder
 from pathlib import Path
 
+from tritune import kernelcode
 from tritune.errors import KernelError
-from tritune.modules import NO_MODULE_HINT, check_file, failure
+from tritune.modules import BASE, NO_MODULE_HINT, check_file, failure
 
 MOST_LISTED = 6
 """Names that a hint lists."""
 _DYNAMIC = frozenset({"__getattr__", "exec", "globals", "locals", "setattr", "vars"})
 
 
-def refuse(reference: str, kinds: str) -> None:
+def refuse(reference: str, kinds: str, base: str = BASE) -> None:
     """Refuse what cannot be right; *kinds* are what it is meant to name, in words.
+
+    A path that is no whole one is relative to *base*.
 
     Raises:
         KernelError: as the import of the reference would.
@@ -34,7 +37,7 @@ def refuse(reference: str, kinds: str) -> None:
         place, name = reference, ""
     if "/" in place or place.endswith((".py", ".ipynb")):
         path = Path(os.path.abspath(place))  # noqa: PTH100  # a link keeps its name
-        check_file(path)
+        check_file(path, base)
         _refuse_name(path, name, kinds)
     elif not _is_there(place.partition(".")[0]):
         what = f"no module named `{place.partition('.')[0]}`"
@@ -72,7 +75,7 @@ def _refuse_name(path: Path, name: str, kinds: str) -> None:
     except ValueError:  # bytes that are no code: the import tells it
         return
     first = name.partition(".")[0]
-    if first in set(_bound(tree)) or any(map(_is_dynamic, ast.walk(tree))):
+    if first in set(_bound(tree)) or any(map(_is_dynamic, ast.walk(tree))) or _ends(tree):
         return
     functions = [each for each in tree.body if isinstance(each, ast.FunctionDef)]
     likely = [each.name for each in functions if _is_likely(each, kinds)]
@@ -111,6 +114,22 @@ def _is_dynamic(node: ast.AST) -> bool:
     return False
 
 
+def _ends(tree: ast.Module) -> bool:
+    """Whether its import may end the process, which is then what there is to say."""
+    for node in tree.body:
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            continue
+        if isinstance(node, ast.If) and "__name__" in ast.unparse(node.test):
+            continue
+        for each in ast.walk(node):
+            match each:
+                case ast.Name(id="SystemExit" | "exit" | "quit" | "_exit"):
+                    return True
+                case ast.Attribute(attr="exit" | "_exit" | "abort"):
+                    return True
+    return False
+
+
 def _is_likely(node: ast.FunctionDef, kinds: str) -> bool:
     """Whether a definition looks like one of what is asked for."""
     decorators = " ".join(map(ast.unparse, node.decorator_list))
@@ -119,4 +138,4 @@ def _is_likely(node: ast.FunctionDef, kinds: str) -> bool:
     is_tuned = (
         kinds != "tunable kernels" or re.search(r"\b(kernel|autotune)\b", decorators) is not None
     )
-    return is_tuned and "jit" in decorators
+    return is_tuned and "jit" in decorators and not kernelcode.returns_value(node)

@@ -47,6 +47,7 @@ class SpaceCount:
     removed: tuple[Removed, ...]
     """By constraint, in the order of the file; then by problem."""
     left: tuple[tuple[Problem, int], ...]
+    kernel: str = ""
 
 
 def configs(sweep: Sweep, target: Target, info: KernelInfo | None = None) -> Iterator[Config]:
@@ -158,7 +159,12 @@ def candidates_per_constraint(
             counts.items(), key=lambda item: order.index(item[0][0])
         )
     ]
-    return SpaceCount(configs=len(every), removed=tuple(removed), left=tuple(left))
+    return SpaceCount(
+        configs=len(every),
+        removed=tuple(removed),
+        left=tuple(left),
+        kernel="" if info is None else info.name,
+    )
 
 
 def check_against(sweep: Sweep, info: KernelInfo) -> None:

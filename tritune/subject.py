@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from types import FunctionType
 from typing import Any, TypeGuard, cast
 
-from tritune import blame, contract
+from tritune import blame, contract, kernelcode
 from tritune.contract import Function
 from tritune.errors import KernelError
 from tritune.load import (
@@ -42,10 +42,14 @@ class Subject:
     """`package.module:function`, how a lockfile names it."""
     attribute: str
     """What the module has it under, which its function need not be called."""
+    imported: str
+    """The module that the reference named, as an import does."""
     file: str
     line: int
     kind: str
     """`tunable` under `@tritune.kernel`, `autotuned` under `@triton.autotune`, else `jit`."""
+    is_assigned: bool = False
+    """What is around its function is put there by an assignment, not by decorators."""
     params: tuple[str, ...]
     constexprs: tuple[str, ...]
     """Those that no heuristic sets."""
@@ -53,6 +57,8 @@ class Subject:
     """Constexprs that are true or false, as far as the kernel's code tells."""
     constants: tuple[str, ...] = ()
     """Those of them that are part of its keys."""
+    pointers: tuple[str, ...] = ()
+    """Arguments that the kernel's code loads from or stores to, as far as it tells."""
     key: tuple[str, ...]
     configs: tuple[Config, ...]
     """Its own list; the default alone where it has none, and nothing for a bare jit function."""
@@ -78,10 +84,6 @@ class Subject:
     def short(self) -> str:
         return self.attribute.rpartition(".")[2]
 
-    @property
-    def module(self) -> str:
-        return self.name.rpartition(":")[0]
-
 
 def describe(_: None, reference: str) -> Subject:
     """The kernel that *reference* names.
@@ -90,20 +92,29 @@ def describe(_: None, reference: str) -> Subject:
         KernelError: there is none such, or it is no Triton kernel.
     """
     module, name = import_reference(reference)
-    found: Any = find(module, name, "Triton kernels", is_triton)
+    found: Any = find(module, name, "Triton kernels", _is_launched)
     if not is_triton(found):
-        raise KernelError(
-            f"`{name}` is {an(type(found).__name__)}, not a Triton kernel",
-            where=place(module),
-            hint=names_in(module, "Triton kernels", is_triton),
-        )
-    return of(found, name)
+        what = f"`{name}` is {an(type(found).__name__)}, not a Triton kernel"
+    elif not _is_launched(found):
+        what = f"`{name}` returns a value, so it is what kernels call, and nothing launches it"
+    else:
+        return of(found, name, module.__name__)
+    hint = names_in(module, "Triton kernels", _is_launched)
+    raise KernelError(what, where=place(module), hint=hint)
 
 
-def of(found: Any, name: str) -> Subject:
-    """A Triton kernel that its module has under *name*."""
+def of(found: Any, name: str, module: str) -> Subject:
+    """A Triton kernel that a module has under *name*."""
     function = contract.describe(found)
-    facts = {**_facts(function, name), "truths": _truths(found, function)}
+    tree = _tree(found)
+    facts = {
+        **_facts(function, name, module),
+        "truths": tuple(
+            each for each in function.constexprs if each in kernelcode.truths(tree, function)
+        ),
+        "pointers": tuple(each for each in function.params if each in kernelcode.pointers(tree)),
+        "is_assigned": kernelcode.is_assigned(tree),
+    }
     return _of_kernel(found, facts) if is_kernel(found) else _of_triton(found, function, facts)
 
 
@@ -149,7 +160,7 @@ def _of_kernel(kernel: Any, facts: dict[str, Any]) -> Subject:
 
 
 def _of_triton(found: Any, function: Function, facts: dict[str, Any]) -> Subject:
-    tuner = next((one for one in contract.layers(found) if hasattr(one, "configs")), None)
+    tuner = _tuner(found)
     if tuner is None:
         return Subject(**facts, kind=JIT, key=(), configs=(), default=Config(()))
     listed = list(_values(getattr(tuner, "configs", ())))
@@ -167,9 +178,10 @@ def _of_triton(found: Any, function: Function, facts: dict[str, Any]) -> Subject
     )
 
 
-def _facts(function: Function, attribute: str) -> dict[str, Any]:
+def _facts(function: Function, attribute: str, module: str) -> dict[str, Any]:
     return {
         "name": function.name,
+        "imported": module,
         "attribute": attribute,
         "file": function.file,
         "line": function.line,
@@ -178,38 +190,24 @@ def _facts(function: Function, attribute: str) -> dict[str, Any]:
     }
 
 
-def _truths(found: Any, function: Function) -> tuple[str, ...]:
-    """Those with such a default, or that are asked for as in `if NAME` and never computed with."""
+def _is_launched(found: object) -> bool:
+    """Whether it is a Triton kernel, and no function that only other kernels can call."""
+    if not is_triton(found):
+        return False
+    is_bare = not is_kernel(found) and _tuner(found) is None
+    return not (is_bare and kernelcode.returns_value(_tree(found)))
+
+
+def _tuner(found: Any) -> Any:
+    return next((one for one in contract.layers(found) if hasattr(one, "configs")), None)
+
+
+def _tree(found: Any) -> ast.Module:
     *_, plain = contract.layers(found)
     try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(cast("FunctionType", plain))))
+        return ast.parse(textwrap.dedent(inspect.getsource(cast("FunctionType", plain))))
     except (OSError, SyntaxError):  # of what has no file, or is part of a line
-        tree = ast.Module([], [])
-    nodes = [*ast.walk(tree)]
-    asked = {
-        name for one in nodes if isinstance(one, (ast.If, ast.IfExp)) for name in _bare(one.test)
-    }
-    computed = {
-        name.id
-        for one in nodes
-        if isinstance(one, (ast.BinOp, ast.Compare))
-        for name in ast.iter_child_nodes(one)
-        if isinstance(name, ast.Name)
-    }
-    known = {name for name, value in function.defaults if isinstance(value, bool)}
-    return tuple(name for name in function.constexprs if name in known | (asked - computed))
-
-
-def _bare(test: ast.expr) -> Iterator[str]:
-    """The names that a condition asks for as they are."""
-    match test:
-        case ast.Name(id=name):
-            yield name
-        case ast.UnaryOp(op=ast.Not(), operand=inner):
-            yield from _bare(inner)
-        case ast.BoolOp(values=parts):
-            for part in parts:
-                yield from _bare(part)
+        return ast.Module([], [])
 
 
 def _values(configs: Iterable[Any]) -> Iterator[dict[str, object]]:

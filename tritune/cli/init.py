@@ -41,17 +41,13 @@ def init(kernel: str, *, output: Path, force: bool) -> None:
 
 def _said(started: Started) -> list[str]:
     files = [started.sweep, *([started.problem] if started.problem else [])]
-    line = started.decorator
     steps = [
-        f"import tritune, and put `{line}` above the decorators of `{started.kernel}` "
-        f"({started.where})"
-        if line
-        else "",
+        *started.steps,
         f"fill in what is marked FILL IN in {' and '.join(map(str, files))}",
         f"tritune show space {started.sweep}",
     ]
     return [
         *(f"wrote {file}" for file in files),
         *([f"kept {started.kept}, which was there"] if started.kept else []),
-        *(f"next: {step}" for step in steps if step),
+        *(f"next: {step}" for step in steps),
     ]

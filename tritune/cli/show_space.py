@@ -19,17 +19,19 @@ from tritune.cli.root import NO
 def space(file: Path, *, as_json: bool, **given: Any) -> int:
     """Count the configs that each constraint of a sweep removes.
 
-    The exit code is 1 where they leave no config on any problem, which no sweep takes.
+    Each kernel that it tunes has its own count. The exit code is 1 where one is left no config
+    on any problem, which no sweep takes.
     """
     from tritune import pipeline
 
-    counts = pipeline.space_counts(file, pipeline.SweepOptions(**given))
+    spaces = pipeline.space_counts(file, pipeline.SweepOptions(**given))
     if as_json:
         from tritune.views import json_view
 
-        click.echo(json_view.space_json(str(file), counts))
+        click.echo(json_view.space_json(str(file), spaces))
     else:
         from tritune.views import page, tables
 
-        page.put(tables.space_table(str(file), counts))
-    return NO if counts.left and not any(number for _, number in counts.left) else 0
+        page.put(tables.space_tables(str(file), spaces))
+    empty = [one for one in spaces if one.left and not any(number for _, number in one.left)]
+    return NO if empty else 0

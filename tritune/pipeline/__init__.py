@@ -95,7 +95,7 @@ def run(path: Path, options: SweepOptions, observer: Observer) -> tuple[Report, 
         jobs = due(jobs)
     nothing = missed.nothing_missed if options.shapes_from else nothing_due
     with (
-        twice.noticed(jobs[0]),
+        twice.noticed(replace(jobs[0], observer=observer)),
         compilers(jobs[0]) as pool,
         racing.process(jobs[0]) as gpu,
     ):
@@ -140,7 +140,7 @@ def _begin(job: Job, hands: _Hands, *, last: bool) -> Callable[[], Report]:
     toolchain.check(job.target, launches=job.setting.index is not None)
     locked = conclude.incumbents(job)
     candidates, illegal = prepare.plan(job, locked)
-    job.observer.say(f"{job.info.name.rpartition(':')[2]}: {job.setting.source}")
+    job.observer.say(f"{job.info.short}: {job.setting.source}")
     if job.options.compiled is not None and not dry:
         adopt(job, hands.pool, job.options.compiled)
     if job.setting.identity is not None and not dry:

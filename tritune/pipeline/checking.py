@@ -191,6 +191,8 @@ def _targets_without_entries(
     asked: Asked, chips: dict[str, Target], options: CheckOptions
 ) -> Iterator[Finding]:
     """What the file says it ships on, and what was asked for, of which nothing is locked."""
+    if not asked.sweep.problems:  # only a smoke problem launches it
+        return
     named = options.targets or asked.sweep.targets
     why = f"nothing is locked for any of its {plural(len(asked.sweep.problems), 'problem')}"
     for name in named:

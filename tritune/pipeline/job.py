@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from tritune import expression, keyed, places, references, space, spec
+from tritune import contract, expression, keyed, places, references, space, spec
 from tritune.cores import default_jobs
 from tritune.device import targets
 from tritune.discover import discover, needs_op, open_op
 from tritune.errors import SpecError, TrituneError
 from tritune.load import describe_all
 from tritune.model import Config, KernelInfo, Missed, Problem, Step, Sweep, Target
+from tritune.pipeline.named import Named
 from tritune.pipeline.values import refuse_illegal
 from tritune.places import Places
 from tritune.setting import Setting, find
@@ -155,6 +156,8 @@ def start(
     else:
         place = setting(named_target(sweep, options))
     infos = launched(sweep, infos, place.target, logs / "load.log")
+    if not options.shapes_from:
+        infos = _tuned(sweep, infos, options, observer)
     folders = Places.of(
         sources=(info.source for info in infos),
         target=f"{place.target.backend}:{place.target.arch}",
@@ -176,7 +179,23 @@ def start(
                 warnings=[*info.notes, *notes],
             )
         )
-    return tuple(jobs)
+    return _named(jobs)
+
+
+def _tuned(
+    sweep: Sweep, infos: tuple[KernelInfo, ...], options: SweepOptions, observer: Observer
+) -> tuple[KernelInfo, ...]:
+    tuned = keyed.tuned(sweep, infos, options.only)
+    if idle := contract.quoted(info.short for info in infos if info not in tuned):
+        observer.say(f"not tuned, as only a smoke problem launches it: {idle}")
+    return tuned
+
+
+def _named(jobs: Sequence[Job]) -> tuple[Job, ...]:
+    """With the kernel's name in what is told of each, where there are several."""
+    if len(jobs) == 1:
+        return tuple(jobs)
+    return tuple(replace(job, observer=Named(job.observer, job.info.short)) for job in jobs)
 
 
 def checked(path: Path, options: SweepOptions, *, is_named: bool) -> Sweep:

@@ -7,26 +7,31 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tritune import places, space
+from tritune import keyed, places, space
 from tritune.device import cuda, targets
 from tritune.discover import needs_op
 from tritune.errors import TrituneError
 from tritune.journal import Journal
-from tritune.model import Rejected, Sweep, Target
+from tritune.model import KernelInfo, Rejected, Sweep, Target
 from tritune.pipeline.job import SweepOptions, describe_kernels, launched, named_target, read
 
 
-def space_counts(path: Path, options: SweepOptions) -> space.SpaceCount:
-    """How many configs the space has, and how many each constraint removes."""
+def space_counts(path: Path, options: SweepOptions) -> tuple[space.SpaceCount, ...]:
+    """How many configs the space of each kernel has, and how many each constraint removes."""
     sweep = read(path, options)
     with TemporaryDirectory() as folder:
         log = Path(folder) / "load.log"
         infos = describe_kernels(sweep, options, log)
         if needs_op(infos):
             infos = launched(sweep, infos, named_target(sweep, options), log)
-        info = infos[0]
+    infos = keyed.tuned(sweep, infos, options.only)
+    return tuple(_counted(sweep, info, options) for info in infos)
+
+
+def _counted(sweep: Sweep, info: KernelInfo, options: SweepOptions) -> space.SpaceCount:
     space.check_against(sweep, info)
-    return space.candidates_per_constraint(sweep, named_target(sweep, options), info)
+    own, _ = keyed.of_kernel(sweep, info)
+    return space.candidates_per_constraint(own, named_target(sweep, options), info)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from tritune import draft, places, references
+from tritune import draft, places, references, skeleton
 from tritune import subject as subjects
 from tritune.errors import EnvironmentFaultError, SpecError
 from tritune.pipeline.asking import ask
@@ -25,11 +25,8 @@ class Started:
     problem: Path | None
     kept: Path | None
     """A problem module that was there: somebody has filled it in."""
-    decorator: str
-    """The line that the kernel lacks; empty where it has it."""
-    where: str
-    """`file:line` of the kernel."""
-    kernel: str
+    steps: tuple[str, ...]
+    """What its owner has to do before gaps are filled in."""
 
 
 def start(reference: str, folder: Path, *, force: bool) -> Started:
@@ -38,7 +35,7 @@ def start(reference: str, folder: Path, *, force: bool) -> Started:
     Raises:
         TrituneError: there is no such kernel, or its sweep file is there already and not *force*.
     """
-    references.refuse(reference, "Triton kernels")
+    references.refuse(reference, "Triton kernels", base="the current folder")
     places.refuse_unwritable(folder)
     about = ask(subjects.describe, reference)
     sweep = folder / f"{about.short}.yaml"
@@ -53,15 +50,13 @@ def start(reference: str, folder: Path, *, force: bool) -> Started:
     )
     texts = {sweep: draft.sweep_text(about, named, _target())}
     if problem is not None and not is_kept:
-        texts[problem] = draft.problem_text(about, named)
+        texts[problem] = skeleton.problem_text(about, named)
     _write(texts)
     return Started(
         sweep=sweep,
         problem=None if is_kept else problem,
         kept=problem if is_kept else None,
-        decorator=draft.decorator(about),
-        where=f"{near(Path(about.file))}:{about.line}",
-        kernel=about.short,
+        steps=tuple(skeleton.steps(about, f"{near(Path(about.file))}:{about.line}")),
     )
 
 

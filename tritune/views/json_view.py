@@ -97,10 +97,18 @@ def lock_dict(lock: Lock) -> dict[str, Any]:
     }
 
 
-def space_json(sweep: str, counts: SpaceCount) -> str:
-    """What is left of a space, constraint by constraint and problem by problem."""
+def space_json(sweep: str, spaces: Sequence[SpaceCount]) -> str:
+    """What is left of each kernel's space, constraint by constraint and problem by problem.
+
+    Beside `spaces` is what is in the first of them: most files have one kernel.
+    """
+    every = [_space_dict(one) for one in spaces]
+    return document(sweep=sweep, **every[0], spaces=every)
+
+
+def _space_dict(counts: SpaceCount) -> dict[str, Any]:
     left = [{"problem": plain(problem), "configs": number} for problem, number in counts.left]
-    return document(sweep=sweep, **{**plain(counts), "left": left})
+    return {**plain(counts), "left": left}
 
 
 def target_dict(target: Target) -> dict[str, Any]:

@@ -122,6 +122,14 @@ def _evidence(evidence: Iterable[Evidence]) -> tuple[Column, ...]:
     )
 
 
+def space_tables(name: str, spaces: Sequence[SpaceCount]) -> Group:
+    """The space of the file *name*; of its kernels one each, where there are several."""
+    if len(spaces) == 1:
+        return space_table(name, spaces[0])
+    each = (page(line(""), space_table(one.kernel.rpartition(":")[2], one)) for one in spaces)
+    return page(line(name, "bold"), *each)
+
+
 def space_table(name: str, counts: SpaceCount) -> Group:
     """How many configs a space holds, what each constraint removes, what is left."""
     rows = [("the whole space", format_count(counts.configs))]
