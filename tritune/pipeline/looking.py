@@ -160,6 +160,7 @@ def _finding(
         space=space,
         ir=seen.ir,
         broken=seen.broken,
+        hook="" if entry is None else asked.info.hook_of(entry.config),
         unknown=seen.unknown,
     )
     status, why = judge(entry, today)
