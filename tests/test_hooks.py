@@ -223,7 +223,10 @@ MADE = f"{HERE}:made.<locals>.makes"
     [
         (
             "",
-            "its config is not in its author's list, and the early_config_prune that may make it fails",
+            (
+                "its config is not in its author's list, and the early_config_prune that may make "
+                "it fails"
+            ),
         ),
         (
             ZEROED,

@@ -166,7 +166,10 @@ def _write(
     )  # fmt: skip
     kernel = to.receiver.kernel
     entries = [
-        (LockedKey(kernel=kernel, device="", key=key), Entry(config=config, evidence=evidence))
+        (
+            LockedKey(kernel=kernel, device="", key=key),
+            Entry(config=config, evidence=replace(evidence, hook=to.hook_of(config))),
+        )
         for key, (_, config) in taken.rows.items()
     ]
     fates: dict[LockedKey, str] = {}
