@@ -462,3 +462,15 @@ def test_a_num_ctas_that_the_caller_passes_is_refused_by_triton_as_before(tmp_pa
 
     with pytest.raises(TypeError, match="num_ctas"):
         ran(kernel, num_ctas=1)
+
+
+def test_the_hook_of_a_config_that_a_prune_function_makes_is_known_once_it_has(sweeping):
+    def prune(listed, named, **_):
+        return [*listed, *configs(128, hook=zeroed)]
+
+    behind = sweeping(made(prune))
+    before = own_hooks(behind)
+
+    behind.admitted((), {})
+
+    assert (before, own_hooks(behind)) == ((), ("", ZEROED))

@@ -334,6 +334,19 @@ def test_a_check_calls_an_entry_stale_whose_hook_is_gone_or_another(jobs, tmp_pa
     assert (why in said.stdout, said.returncode) == (True, 1 if why else 0), said.stdout
 
 
+def test_an_imported_entry_names_the_hook_of_its_config(tmp_path):
+    at = project(tmp_path, TOTAL)
+    (at.parent / "tuned.py").write_text('import triton\nALL = triton.Config({"B": 128})\n')
+
+    said = python(
+        *("-m", "tritune", "import", "tuned.py:ALL", "--sweep", at.name, "--device", "H200"), at=at
+    )
+
+    assert said.returncode == 0, said.stderr
+    [(_, entry)] = lock.read(at.parent / "tritune.lock").entries
+    assert entry.evidence.hook.startswith("theirs:zero@")
+
+
 @pytest.fixture
 def gpu(jobs, monkeypatch):
     """The kind of GPU that the op's sweep is measured on; what it is used for is in `events`."""
