@@ -474,3 +474,23 @@ def test_the_hook_of_a_config_that_a_prune_function_makes_is_known_once_it_has(s
     behind.admitted((), {})
 
     assert (before, own_hooks(behind)) == ((), ("", ZEROED))
+
+
+def clusters(named):
+    named["y"].fill_(named["num_ctas"] + named["num_warps"])
+
+
+def test_a_hook_reads_launch_options_that_no_config_says_served_and_in_a_sweep(tmp_path, sweeping):
+    @triton.autotune(configs(16, 32, hook=clusters), key=["n"], do_bench=timed)
+    @triton.jit
+    def hooked(x, y, n, FLAG: tl.constexpr, B: tl.constexpr):
+        tl.atomic_add(y, B)
+
+    behind = sweeping(hooked)
+    _, [one] = intercept.capture(behind, lambda: ran(hooked), Config.of(config(32)))
+    swept = one.args[1].item()
+    tritune.uninstall()
+    installed(tmp_path, {key(): config(16)}, kernel=behind.name, hook=f"{HERE}:clusters@")
+
+    assert (swept, ran(hooked)) == (37, 21)
+    assert "num_ctas" not in one.kwargs
