@@ -333,6 +333,11 @@ def test_a_check_calls_an_entry_stale_whose_hook_is_gone_or_another(jobs, tmp_pa
     assert signed.evidence.hook.startswith("theirs:zero@")
     assert (why in said.stdout, said.returncode) == (True, 1 if why else 0), said.stdout
 
+    if "pre_hook=" in old:
+        at = tmp_path / "mine/sweep.yaml"
+        built = tritune("compile", at, "--locked", "--target", "H200")
+        assert (why in " ".join(built.stdout.split()), built.returncode) == (True, 1), built
+
 
 def test_an_imported_entry_names_the_hook_of_its_config(tmp_path):
     at = project(tmp_path, TOTAL)
