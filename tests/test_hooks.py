@@ -494,3 +494,24 @@ def test_a_hook_reads_launch_options_that_no_config_says_served_and_in_a_sweep(t
 
     assert (swept, ran(hooked)) == (37, 21)
     assert "num_ctas" not in one.kwargs
+
+
+@pytest.mark.parametrize("spaces", ["", " "])
+@pytest.mark.parametrize("n", [8, 6])
+def test_a_hook_is_asked_for_of_the_entry_that_serves_however_the_file_is_laid_out(
+    tmp_path, caplog, spaces, n
+):
+    here = test_a_hook_is_asked_for_of_the_entry_that_serves_however_the_file_is_laid_out
+    name = f"{HERE}:{here.__name__}.<locals>.nearby"
+    entries = {key(): config(32), key(4): config(32)}
+    path = locked(tmp_path / "t.lock", entries, kernel=name, hook=ZEROED)
+    path.write_text(path.read_text().replace('"kernels":', f'{spaces}"kernels":'))
+
+    @tritune.kernel(lockfile=path, near="n")
+    @triton.autotune(configs(16, 32), key=["n"])
+    @triton.jit
+    def nearby(x, y, n, FLAG: tl.constexpr, B: tl.constexpr):
+        tl.store(y, B)
+
+    assert ran(nearby, n) == 16
+    assert "it was locked with the pre_hook `test_adopt:zeroed`" in caplog.text
