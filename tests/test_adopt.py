@@ -98,8 +98,8 @@ def config(block, warps=4, stages=3, **more):
     return {"B": block, "num_warps": warps, "num_stages": stages, **more}
 
 
-def installed(tmp_path, entries, kernel=FILL):
-    path = locked(tmp_path / "t.lock", entries, kernel=kernel)
+def installed(tmp_path, entries, kernel=FILL, hook=""):
+    path = locked(tmp_path / "t.lock", entries, kernel=kernel, hook=hook)
     tritune.install(path)
     return path
 

@@ -289,3 +289,13 @@ def test_what_near_serves_now_is_a_note():
         "near serves 1 <= M <= 4 → 1 <= M <= 2 |",
         "near serves - → 1 <= M <= 4 |",
     ]
+
+
+def test_another_hook_is_a_note():
+    before = made({1: entry(hook="m:z@1"), 2: entry()})
+    after = made({1: entry(hook="m:z@2"), 2: entry(hook="m:z@1")})
+
+    rows = changes_markdown([("t.lock", diff(before, after))]).splitlines()[4:]
+
+    # One that names none is of an older sweep, or of a config without.
+    assert [row.split(" | ")[-1] for row in rows] == ["other pre_hook |", "- |"]

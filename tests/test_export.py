@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -263,3 +264,63 @@ def test_an_empty_lockfile_has_nothing_to_write(path):
     result = run("export", str(path), "--format", "configs")
 
     assert result.stderr == f"error: {path}: nothing is locked in it\n"
+
+
+# Hooks.
+
+
+def hooked(*hooks: str) -> tuple[Locked, ...]:
+    blocks = {f"M={size} a=f16": config(16) for size in range(1, len(hooks) + 1)}
+    return tuple(
+        (at, replace(one, evidence=replace(one.evidence, hook=hook)))
+        for (at, one), hook in zip(locked(blocks), hooks, strict=True)
+    )
+
+
+def test_a_config_in_python_has_the_hook_that_it_was_measured_with_and_its_import():
+    entries = hooked("mine.ops:zero@12345678", "other:Sets.fill@12345678", "")
+
+    source = export.configs_source(KERNEL, "H200", entries)
+
+    assert "import triton\n\nimport mine.ops\nimport other\n\nCONFIGS = [\n" in source
+    assert [line.strip() for line in source.splitlines() if "triton.Config(" in line] == [
+        'triton.Config({"BLOCK_M": 16}, num_warps=4, pre_hook=mine.ops.zero),',
+        'triton.Config({"BLOCK_M": 16}, num_warps=4, pre_hook=other.Sets.fill),',
+        'triton.Config({"BLOCK_M": 16}, num_warps=4),',
+    ]
+    assert '"M=2 a=f16": CONFIGS[1],' in source
+    assert export.unwritten(entries) == ()
+
+
+def test_a_hook_that_cannot_be_imported_is_a_comment():
+    entries = hooked("ops:make.<locals>.zero@12345678")
+
+    source = export.configs_source(KERNEL, "H200", entries)
+
+    assert (
+        "    # M=1 a=f16\n"
+        "    # FILL IN pre_hook: it was measured with ops:make.<locals>.zero, which cannot be "
+        "imported\n"
+        '    triton.Config({"BLOCK_M": 16}, num_warps=4),\n'
+    ) in source
+    assert "import ops" not in source
+    assert export.unwritten(entries) == ("ops:make.<locals>.zero",)
+
+
+@pytest.mark.parametrize(
+    ("form", "hook", "said"),
+    [
+        ("configs", "ops:zero", ""),
+        ("configs", "ops:<lambda>", "ops:<lambda> cannot be imported: give its configs their "),
+        ("vllm", "ops:zero", "no table holds a pre_hook, and configs here were measured with ops:"),
+    ],
+)
+def test_a_hook_that_is_not_written_is_a_warning(tmp_path, form, hook, said):
+    path = tmp_path / "tritune.lock"
+    lock.write(path, Lock(devices=(H200,), entries=hooked(f"{hook}@12345678")))
+
+    found = CliRunner().invoke(tritune, ["export", str(path), "--format", form])
+
+    assert found.exit_code == 0, found.output
+    assert said in found.stderr
+    assert bool(found.stderr) is bool(said)

@@ -485,7 +485,7 @@ def served(path: Path, key: str, device=H200) -> lookup.Found:
     """What a call with this key runs, on a device as its driver reports it."""
     parts = tuple(tuple(part.split("=")) for part in key.split())
     asked = lookup.Asked(kernel=MATMUL, key=parts, near=None, values={})
-    return lookup.find(lookup.Lockfile(path), device, asked, lambda _: "")
+    return lookup.find(lookup.Lockfile(path), device, asked, lambda *_: "")
 
 
 def test_a_table_of_vllms_is_served_to_our_matmul_on_the_gpu_it_names(tmp_path, monkeypatch):

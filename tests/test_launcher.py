@@ -566,6 +566,33 @@ def test_the_hook_of_a_config_runs_before_every_launch(compiled, locked):
     assert len(compiled[0].launches) == 3
 
 
+def test_a_hook_and_an_inner_heuristic_are_given_what_triton_gives_them(compiled, locked):
+    seen = []
+
+    def heuristic(named):
+        seen.append(("heuristic", {**named}))
+        return True
+
+    config = triton.Config({"BLOCK": 16}, pre_hook=lambda named: seen.append(("hook", {**named})))
+    tuner = triton.autotune(configs=[config], key=["n"])(
+        triton.heuristics({"EVEN": heuristic})(even.fn)
+    )
+    x, _ = tensors()
+    tuner[(1,)](x, n=64)
+    alone = [(who, {*named}, named["grid"], named["num_ctas"]) for who, named in seen]
+    kernel = locked(tuner, default=None)
+    seen.clear()
+
+    for _ in range(2):
+        kernel[(1,)](x, n=64)
+
+    given = {"x", "n", "grid", "warmup", "BLOCK", "num_warps", "num_stages", "num_ctas"}
+    assert alone == [("hook", given, (1,), 1), ("heuristic", given, (1,), 1)]
+    served = [(who, {*named}, named["grid"], named["num_ctas"]) for who, named in seen]
+    assert served[-2:] == alone  # of a launch that is known
+    assert [one for one in served if one not in alone] == []
+
+
 def test_what_is_switched_on_later_holds_for_a_launch_that_is_known(compiled, locked):
     kernel, x_y, calls = locked(), tensors(), []
     named = {"x": x_y[0], "y": x_y[1], "n": 64}

@@ -294,7 +294,7 @@ def test_an_imported_entry_is_served_and_shown_without_times(tmp_path):
     key = (("M", "1024"), ("K", "4096"), ("a", "f16"))
     asked = Asked(kernel="ops:matmul", key=key, near=None, values={})
 
-    found = find(Lockfile(path), device(), asked, lambda _: "")
+    found = find(Lockfile(path), device(), asked, lambda *_: "")
 
     assert (found.kind, str(found.config)) == ("exact", "BLOCK_K=128 SPLIT_K=1 num_warps=8")
     [row] = [row for row in plain(lock_table("x", lock.read(path))).splitlines() if "M=1024" in row]

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 from unittest import mock
@@ -27,6 +28,7 @@ from tritune.load import load
 from tritune.model import Candidate, Config, Entry, Evidence, Lock, Problem, Verified, Winner
 from tritune.pipeline import job as pipeline_job
 from tritune.pipeline import prepare, racing
+from tritune.pipeline import searched as searching
 from tritune.pipeline.job import SweepOptions, start
 from tritune.pipeline.searched import Searched
 from tritune.setting import Setting
@@ -296,6 +298,69 @@ def test_the_kernels_of_an_op_share_their_binaries_as_each_is_measured_beside_th
     steps = [line for line in swept.stdout.splitlines() if line.startswith("compiling ")]
     assert len(steps) == 2
     assert all(" from the cache" in line and "compiled here" not in line for line in steps)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        ("zero", "zero", ""),
+        (
+            "num_warps=4, pre_hook=zero)",
+            "num_warps=4)",
+            "it was locked with the pre_hook `theirs:zero`, and its config has none now",
+        ),
+        (
+            'named["out"].zero_()',
+            'named["out"].fill_(3.0)',
+            "the code of its pre_hook `theirs:zero` changed",
+        ),
+    ],
+)
+def test_a_check_calls_an_entry_stale_whose_hook_is_gone_or_another(jobs, tmp_path, old, new, why):
+    [job] = jobs(TOTAL)
+    searched = Searched(job.sweep, job.target, job.info).digest(job.sweep.problems[0])
+    path = locked(job)
+    held = lock.read(path)
+    [(at, entry)] = held.entries
+    [signed] = searching.signed(
+        job,
+        [
+            Winner(
+                kernel=at.kernel,
+                key=at.key,
+                problem=job.sweep.problems[0],
+                config=entry.config,
+                evidence=replace(EVIDENCE, triton=TRITON),
+            )
+        ],
+    )
+    lock.write(path, lock.merge_winners(held, targets.identity(H200), [signed]))
+    theirs = tmp_path / "site/theirs.py"
+    theirs.write_text(theirs.read_text().replace(old, new))
+
+    said = tritune("check", tmp_path / "mine/sweep.yaml")
+
+    assert signed.evidence.space == searched
+    assert signed.evidence.hook.startswith("theirs:zero@")
+    assert (why in said.stdout, said.returncode) == (True, 1 if why else 0), said.stdout
+
+    if "pre_hook=" in old:
+        at = tmp_path / "mine/sweep.yaml"
+        built = tritune("compile", at, "--locked", "--target", "H200")
+        assert (why in " ".join(built.stdout.split()), built.returncode) == (True, 1), built
+
+
+def test_an_imported_entry_names_the_hook_of_its_config(tmp_path):
+    at = project(tmp_path, TOTAL)
+    (at.parent / "tuned.py").write_text('import triton\nALL = triton.Config({"B": 128})\n')
+
+    said = python(
+        *("-m", "tritune", "import", "tuned.py:ALL", "--sweep", at.name, "--device", "H200"), at=at
+    )
+
+    assert said.returncode == 0, said.stderr
+    [(_, entry)] = lock.read(at.parent / "tritune.lock").entries
+    assert entry.evidence.hook.startswith("theirs:zero@")
 
 
 @pytest.fixture

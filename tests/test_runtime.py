@@ -84,7 +84,14 @@ def gpu(monkeypatch):
 
 
 def locked(
-    path, entries, *, device=H100, near=(), kernel="test_runtime:jitted.<locals>.fill", reach=""
+    path,
+    entries,
+    *,
+    device=H100,
+    near=(),
+    kernel="test_runtime:jitted.<locals>.fill",
+    reach="",
+    hook="",
 ):
     """Write a lockfile of one kernel: key -> config."""
     winners = [
@@ -93,7 +100,7 @@ def locked(
             key=key,
             problem=Problem.of({}),
             config=Config.of(config),
-            evidence=evidence(reach=reach),
+            evidence=evidence(reach=reach, hook=hook),
         )
         for key, config in entries.items()
     ]

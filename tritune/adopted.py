@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,8 @@ from tritune import keys, lookup, routing, silicon, switches, tuned, undecorated
 from tritune.contract import Contract
 from tritune.dispatch import MEMO_LIMIT, Call, Kernel
 from tritune.errors import KernelError, line_of
-from tritune.model import DeviceIdentity, Value
-from tritune.tuned import Passed, Served, Tuning
+from tritune.model import Config, DeviceIdentity, Value
+from tritune.tuned import PassedToAny, Served, Tuning
 
 _through = threading.local()
 _learning = threading.RLock()
@@ -40,19 +40,6 @@ def is_let_through(tuner: Any) -> bool:
     return getattr(_through, "tuner", None) is tuner
 
 
-class _Passed(Passed):
-    """What the caller passes of a config, all of it or not: that is Triton's to refuse."""
-
-    def __init__(self, contract: Contract, names: Sequence[str]) -> None:
-        super().__init__(contract, names)
-        self._names = tuple(names)
-
-    def __call__(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Value]:
-        by_position = self._names[: len(args)]
-        named = {**dict(zip(by_position, args, strict=False)), **kwargs}
-        return {name: named[name] for name in self._contract.tunables if name in named}
-
-
 class Adopted(Kernel):
     """Stands behind a `triton.autotune` of somebody else's, whose source is as it was."""
 
@@ -65,19 +52,22 @@ class Adopted(Kernel):
         # Nothing was launched yet: what its author's tuner says of its best stays as it is.
         vars(self.stock).pop("best_config", None)
         vars(self.stock).update(before)
-        self._passed = _Passed(contract, self.arg_names)
-        self.notes: dict[str, None] = dict.fromkeys(undecorated.ignored(contract, tuning.key))
+        self._passed = PassedToAny(contract, self.arg_names)
+        told = (*undecorated.ignored(contract, tuning.key), *undecorated.unrun(self.stock))
+        self.notes: dict[str, None] = dict.fromkeys(told)
         """What a reader should know of it, in order, each once."""
         self._prune = vars(self.stock).get("early_config_prune")
         self._model = vars(self.stock).get("perf_model")
         self._made: list[TritonConfig] = []
         """Configs that its prune function made, and that its list does not have."""
         self._pruned: set[tuple[object, ...]] = set()
+        self._fails = ""
+        """What its prune function raised when it was last asked; empty where it gave a list."""
         self._waits = self._prune is not None and self._has_unknown()
 
-    def _decide(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Served | None:
+    def _decide(self, args: tuple[Any, ...], kwargs: dict[str, Any], grid: Any) -> Served | None:
         """The config that is locked; None where the launch is Triton's own."""
-        served = None if self._passed(args, kwargs) else self._served(args, kwargs)
+        served = None if self._passed(args, kwargs) else self._served(args, kwargs, grid)
         return None if served is None or served.kind == "default" else served
 
     def _as_without(self, call: Call, grid: Any, warmup: bool) -> Any:  # noqa: FBT001
@@ -101,30 +91,35 @@ class Adopted(Kernel):
 
     def mark(self, config: Mapping[str, Value]) -> None:
         """Say that *config* is what a launch ran, for libraries that ask."""
-        self.best_config = self._live(config)
+        self.best_config = self.live(config)
 
-    def choices(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[dict[str, Value]]:
+    def choices(
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any], grid: Any = None
+    ) -> list[dict[str, Value]]:
         """What is locked; else what its author would try, in that order."""
-        admitted = self.admitted(args, kwargs)  # which may bring up what its key has to be told of
-        served = self._served(args, kwargs)
+        # This may bring up what its key has to be told of.
+        admitted = self.admitted(args, kwargs, grid)
+        served = self._served(args, kwargs, grid)
         if served is not None and served.kind != "default":
             return [dict(served.config)]
         return admitted
 
-    def admitted(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[dict[str, Value]]:
+    def admitted(
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any], grid: Any = None
+    ) -> list[dict[str, Value]]:
         """Those of its own configs that its author's prune function leaves for a launch.
 
         The function gets the caller's split of arguments and a copy of the list, which it may
         change as it likes. Where it fails, as those that ask a GPU do without one, all are left.
         """
-        kept = self._kept(args, kwargs)
+        kept = self._kept(args, kwargs, grid)
         if kept is None:
             return [dict(values) for values in self.tuning.values]
         self._learn(kept)
         return [tuned.values_of(live, self.tunables) for live in kept]
 
     def foreseen(
-        self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any], grid: Any = None
     ) -> list[dict[str, Value]] | None:
         """What its author's performance model leaves of these; None where it leaves out none.
 
@@ -133,7 +128,7 @@ class Adopted(Kernel):
         """
         if self._model is None:
             return None
-        kept = self._kept(args, kwargs) or [tuned.copied(live) for live in self.stock.configs]
+        kept = self._kept(args, kwargs, grid) or [tuned.copied(live) for live in self.stock.configs]
         probe, named = copy.copy(self.stock), dict(zip(self.arg_names, args, strict=False))
         vars(probe).update(
             configs=[tuned.copied(live) for live in self.stock.configs],
@@ -142,7 +137,7 @@ class Adopted(Kernel):
         )
         try:
             with let_through(probe):
-                left = list(probe.prune_configs({**kwargs, "grid": None, "warmup": False}))
+                left = list(probe.prune_configs({**kwargs, "grid": grid, "warmup": False}))
         except Exception as error:  # noqa: BLE001  # somebody else's code raises anything
             said = line_of(error)
             self.notes[f"its perf_model fails, so it leaves out none ({said})"] = None
@@ -168,25 +163,34 @@ class Adopted(Kernel):
         dtypes = [keys.dtype_name(v.dtype) for v in named.values() if hasattr(v, "dtype")]
         return " ".join([*(f"{name}={value}" for name, value in own.items()), *dtypes])
 
-    def _kept(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[TritonConfig] | None:
+    def _kept(
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any], grid: Any
+    ) -> list[TritonConfig] | None:
         """What its prune function leaves; None where it has none, or it fails, or leaves none."""
         if self._prune is None:
             return None
         copies = [tuned.copied(live) for live in self.stock.configs]
         named = dict(zip(self.arg_names, args, strict=False))
         try:
-            kept = list(self._prune(copies, named, grid=None, warmup=False, **kwargs))
+            kept = list(self._prune(copies, named, grid=grid, warmup=False, **kwargs))
         except Exception as error:  # noqa: BLE001  # somebody else's code raises anything
-            said = line_of(error)
+            self._fails = said = line_of(error)
             self.notes[f"its early_config_prune fails, so all configs are tried ({said})"] = None
             return None
+        self._fails = ""
+        if not kept:
+            self.notes["its early_config_prune leaves no config, so all are tried"] = None
         return kept or None
 
     def admits(
-        self, config: Mapping[str, Value], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+        self,
+        config: Mapping[str, Value],
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        grid: Any = None,
     ) -> bool:
         """A config beyond its own list is for who extends it to answer for."""
-        admitted = self.admitted(args, kwargs)
+        admitted = self.admitted(args, kwargs, grid)
         is_beyond = config not in self.tuning.values and not self._made
         return is_beyond or config in admitted
 
@@ -211,13 +215,13 @@ class Adopted(Kernel):
         more._made, more.forced_config = made, forced
         self.__dict__.update(vars(more))
 
-    def _ask_once(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    def _ask_once(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], grid: Any) -> None:
         """Let the prune function make its configs for a key that is new."""
         unset = dict.fromkeys(self.contract.scalars)  # what only a config that it makes will set
         at = keys.memo(self.contract, {**unset, **self.bind(args, kwargs)})
         if at not in self._pruned and len(self._pruned) < MEMO_LIMIT:
             self._pruned.add(at)
-            self.admitted(args, kwargs)
+            self.admitted(args, kwargs, grid)
 
     def _has_unknown(self) -> bool:
         """Whether something is locked that its prune function has to make first."""
@@ -229,10 +233,22 @@ class Adopted(Kernel):
     def check_config(self, config: Mapping[str, Value], where: str) -> None:
         """Any may be tried: what its prune function makes is known at a launch only."""
 
-    def _served(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Served | None:
+    def _refusal(self, config: Config, hook: str) -> str:
+        why = super()._refusal(config, hook)
+        if why or not self._fails or self._is_own(config.as_dict()):
+            return why
+        return (
+            "its config is not in its author's list, and the early_config_prune that may make it "
+            f"fails ({self._fails})"
+        )
+
+    def _is_own(self, config: Mapping[str, Value]) -> bool:
+        return any(own.items() <= config.items() for own in self.tuning.values)
+
+    def _served(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], grid: Any) -> Served | None:
         try:
             if self._waits:
-                self._ask_once(args, kwargs)
+                self._ask_once(args, kwargs, grid)
             return self._answer(self.bind(args, kwargs))
         except KernelError as error:  # an argument that is missing, or that no key can hold
             if error.what not in self.notes:
@@ -245,7 +261,20 @@ class Adopted(Kernel):
         device = silicon.identity(place)
         if served.kind != "default" and device is not None:
             self._announce(device)
+            self._say_beyond(served.config)
         return served
+
+    def _say_beyond(self, config: Mapping[str, Value]) -> None:
+        """Say once what a sweep file alone can vouch for, as its author may have dropped it."""
+        if self._is_own(config) or (self.lockfile, self.name) in _announced:
+            return
+        _announced.add((self.lockfile, self.name))
+        lookup.logger.info(
+            "%s: %s is locked, and is not in its author's list: `space:` of its sweep file has to "
+            "have it",
+            self.name,
+            Config.of(config),
+        )
 
     def _announce(self, device: DeviceIdentity) -> None:
         """Say once a package how many of its kernels run what is locked."""

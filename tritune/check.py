@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from tritune import hooks
 from tritune.model import Entry, Evidence, Problem
 
 
@@ -63,6 +64,8 @@ class Today:
     """Why the locked config cannot be compiled any more."""
     unvouched: str = ""
     """Why nobody says that the locked config is valid."""
+    hook: str = ""
+    """The `pre_hook` of the locked config."""
     unknown: str = ""
     """Why nothing can be said here."""
 
@@ -95,9 +98,18 @@ def _stale(evidence: Evidence, today: Today) -> tuple[Status, str]:
     rule = _same_triton if evidence.triton == today.triton else _other_triton
     if rule(evidence, today):
         return Status.STALE, "the kernel's code changed"
+    if why := _other_hook(evidence.hook, today.hook):
+        return Status.STALE, why
     if evidence.space and evidence.space != today.space:
         return Status.STALE, "the space that was searched changed"
     return Status.STALE, ""
+
+
+def _other_hook(before: str, now: str) -> str:
+    """An entry that names none is of an older sweep, or of a config that had none."""
+    if before and now.startswith(f"{before.partition('@')[0]}@") and before != now:
+        return f"the code of its pre_hook `{before.partition('@')[0]}` changed"
+    return hooks.gone(before, now)
 
 
 def _same_triton(evidence: Evidence, today: Today) -> bool:

@@ -102,7 +102,7 @@ def describe(decorated: object) -> Function:
     parameters = inspect.signature(plain).parameters
     code = plain.__code__
     return Function(
-        name=f"{_module_of(code.co_filename, plain.__module__)}:{plain.__qualname__}",
+        name=f"{module_of(code.co_filename, plain.__module__)}:{plain.__qualname__}",
         file=code.co_filename,
         line=code.co_firstlineno,
         params=tuple(parameters),
@@ -263,7 +263,7 @@ def _not_a_kernel(decorated: object) -> KernelError:
     )
 
 
-def _module_of(file: str, fallback: str) -> str:
+def module_of(file: str, fallback: str) -> str:
     path = Path(file)
     if not path.is_file():
         return fallback

@@ -154,12 +154,12 @@ def _launches(run: Callable[[], Any], seen: list[_Launch]) -> None:
     from tritune.adopted import Adopted
 
     def noted(kernel: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], grid: Any) -> None:
-        del grid
         if isinstance(kernel, Adopted):
-            admitted = kernel.admitted(args, kwargs)
+            admitted = kernel.admitted(args, kwargs, grid)
             kernel.mark(admitted[0])
             key = kernel.key_of(kernel.bind(args, kwargs))
-            foreseen, stock_key = kernel.foreseen(args, kwargs), kernel.stock_key(args, kwargs)
+            foreseen = kernel.foreseen(args, kwargs, grid)
+            stock_key = kernel.stock_key(args, kwargs)
             seen.append(_Launch(kernel, key, admitted, foreseen, stock_key))
 
     with runtime.intercept(noted):

@@ -15,7 +15,7 @@ from triton.runtime.autotuner import Config as TritonConfig
 from triton.runtime.jit import MockTensor
 
 from tritune import contract as contracts
-from tritune import inductor, keys, lookup, misses, recall, silicon, switches
+from tritune import hooks, inductor, keys, lookup, misses, recall, silicon, switches
 from tritune.contract import Contract, call_site
 from tritune.errors import KernelError
 from tritune.launcher import Launcher
@@ -130,25 +130,29 @@ class Kernel(Autotuner):  # type: ignore[misc]
         mocked = [MockTensor.wrap_dtype(arg) for arg in args]
         return [self.run(*mocked, grid=grid, warmup=True, **kwargs)]
 
-    def choices(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[dict[str, Value]]:
+    def choices(
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any], _: Any = None
+    ) -> list[dict[str, Value]]:
         """What a launch with these arguments would run, the first that can; nothing is counted."""
         return [self._passed(args, kwargs) or dict(self._answer(self.bind(args, kwargs)).config)]
 
-    def hook_of(self, config: Mapping[str, Value]) -> Callable[[dict[str, Any]], object] | None:
+    def hook_of(self, config: Mapping[str, Value]) -> Any:
         """The `pre_hook` that belongs to *config*, to be called with every argument by name."""
         if why := self.tuning.no_hook(config):
             what = f"`{self.contract.function.short}` has no pre_hook for this config: {why}"
             raise KernelError(what, where=call_site())
-        hook: Callable[[dict[str, Any]], object] | None = self._live(config).pre_hook
-        return hook
+        return self.live(config).pre_hook
 
-    def _live(self, config: Mapping[str, Value]) -> TritonConfig:
+    def live(self, config: Mapping[str, Value]) -> TritonConfig:
         """Always the same Config for equal values: Dynamo guards on which one it saw."""
         at = Config.of(config)
         return self._lives.get(at) or self._lives.setdefault(at, self.tuning.live(config))
 
     def _as_served(self, kind: str, config: Mapping[str, Value]) -> Served:
-        return Served(self.name, kind, config, self._live(config))
+        return Served(self.name, kind, config, self.live(config), self.tuning.untold)
+
+    def _refusal(self, config: Config, hook: str) -> str:
+        return self.tuning.refusal(config, hook)
 
     def _run_otherwise(self, call: Call, grid: Any, warmup: bool) -> Any:  # noqa: FBT001
         args, kwargs = call
@@ -158,7 +162,7 @@ class Kernel(Autotuner):  # type: ignore[misc]
             return switches.interceptor(self, args, kwargs, grid)
         if self._is_stock and not self._passed(args, kwargs):
             return self.tuning.stock.run(*args, grid=grid, warmup=warmup, **kwargs)
-        if (served := self._decide(args, kwargs)) is None:
+        if (served := self._decide(args, kwargs, grid)) is None:
             return self._as_without(call, grid, warmup)
         return self._launch(served, call, grid, warmup)
 
@@ -171,7 +175,7 @@ class Kernel(Autotuner):  # type: ignore[misc]
     ) -> Any:
         """Launch, and remember what came of it."""
         args, kwargs = call
-        served = self._decide(args, kwargs)
+        served = self._decide(args, kwargs, grid)
         if served is None:
             return self._as_without(call, grid, False)  # noqa: FBT003
         binary = self._launch(served, call, grid)
@@ -184,15 +188,14 @@ class Kernel(Autotuner):  # type: ignore[misc]
         recall.keep(slot, (served, again))
         return binary
 
-    def _decide(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Served | None:
+    def _decide(self, args: tuple[Any, ...], kwargs: dict[str, Any], _: Any) -> Served | None:
         """The config that is passed, or else the one that is locked."""
         passed = self._passed(args, kwargs)
         return self._given_of(passed) if passed else self._answer(self.bind(args, kwargs))
 
     def _given_of(self, passed: dict[str, Value]) -> Served:
         at = tuple(passed.items())
-        served = self._given.get(at)
-        if served is None:
+        if (served := self._given.get(at)) is None:
             self.hook_of(passed)
             self._bound_memos()
             served = self._given.setdefault(at, self._as_served("given", passed))
@@ -219,7 +222,7 @@ class Kernel(Autotuner):  # type: ignore[misc]
             switches.count(served.count)
         live = self.best_config = served.live
         if live.pre_hook is not None and not warmup:
-            live.pre_hook({**dict(zip(self.arg_names, args, strict=False)), **kwargs})
+            live.pre_hook(hooks.arguments(self.arg_names, args, kwargs, grid, live))
         if warmup:
             return self.fn.run(*args, grid=grid, warmup=True, **kwargs)
         return self._launcher.launch(args, kwargs, grid)
@@ -257,9 +260,8 @@ class Kernel(Autotuner):  # type: ignore[misc]
     ) -> Served:
         served = self._look_up(place, bound)
         if len(self._memo) >= MEMO_LIMIT:
-            self._memo.clear()
-            self.cache.clear()
-            self._lives.clear()
+            for memo in (self._memo, self.cache, self._lives):
+                memo.clear()
         self._memo[at] = served
         self.cache[(self.key_of(bound),)] = served.live
         return served
@@ -286,10 +288,10 @@ class Kernel(Autotuner):  # type: ignore[misc]
         )
         if device is None:
             if not keys.is_empty(self.contract, bound):
-                misses.refuse_unlocked(self._file, asked, self.tuning.refusal)
+                misses.refuse_unlocked(self._file, asked, self._refusal)
             return self._default
         self._file.announce(device)
-        found = lookup.find(self._file, device, asked, self.tuning.refusal)
+        found = lookup.find(self._file, device, asked, self._refusal)
         if found.config is not None:
             return self._as_served(found.kind, found.config.as_dict())
         if not keys.is_empty(self.contract, bound):

@@ -14,6 +14,8 @@ from tritune.keys import split
 from tritune.model import FIELDS, LAUNCH_OPTIONS, Config, DeviceIdentity, Entry, LockedKey, Value
 
 Locked = tuple[LockedKey, Entry]
+_Made = tuple[Config, str]
+"""A config, and the hook that it was measured with."""
 
 _TILES = re.compile(r"(BLOCK|GROUP)_([MNK])")
 _SIZE = re.compile(r"0|[1-9][0-9]*")
@@ -23,24 +25,26 @@ _VLLM = ("E", "N")
 
 def configs_source(kernel: str, device: str, entries: Sequence[Locked]) -> str:
     """A module with `CONFIGS`, each distinct config once, and `BY_KEY`."""
-    keys: dict[Config, list[str]] = {}
+    keys: dict[_Made, list[str]] = {}
     for at, entry in entries:
-        keys.setdefault(entry.config, []).append(at.key)
-    numbers = {config: number for number, config in enumerate(keys)}
+        keys.setdefault(_made(entry), []).append(at.key)
+    numbers = {made: number for number, made in enumerate(keys)}
     listed = [
         line
-        for config, won in keys.items()
-        for line in (*(f"    # {key}" for key in won), f"    {_config(config)},")
+        for made, won in keys.items()
+        for line in (*(f"    # {key}" for key in won), *_listed(*made))
     ]
     by_key = [
-        f"    {json.dumps(at.key)}: CONFIGS[{numbers[entry.config]}]," for at, entry in entries
+        f"    {json.dumps(at.key)}: CONFIGS[{numbers[_made(entry)]}]," for at, entry in entries
     ]
+    modules = sorted({hook.partition(":")[0] for _, hook in keys if _is_importable(hook)})
     about = f"What is locked for {kernel} on {device}.".replace("\\", "\\\\").replace('"', "'")
     return "\n".join(
         [
             f'"""{about}"""',
             "",
             "import triton",
+            *(["", *(f"import {module}" for module in modules)] if modules else []),
             "",
             "CONFIGS = [",
             *listed,
@@ -54,11 +58,41 @@ def configs_source(kernel: str, device: str, entries: Sequence[Locked]) -> str:
     )
 
 
-def _config(config: Config) -> str:
+def unwritten(entries: Sequence[Locked]) -> tuple[str, ...]:
+    """The hooks that no source can name, and without which a config gives wrong results."""
+    hooks = dict.fromkeys(_made(entry)[1] for _, entry in entries)
+    return tuple(hook for hook in hooks if hook and not _is_importable(hook))
+
+
+def hooked(entries: Sequence[Locked]) -> tuple[str, ...]:
+    """All the hooks of these."""
+    return tuple(hook for hook in dict.fromkeys(_made(entry)[1] for _, entry in entries) if hook)
+
+
+def _made(entry: Entry) -> _Made:
+    return entry.config, entry.evidence.hook.partition("@")[0]
+
+
+def _is_importable(hook: str) -> bool:
+    module, _, name = hook.partition(":")
+    return all(part.isidentifier() for part in (*module.split("."), *name.split(".")))
+
+
+def _listed(config: Config, hook: str) -> Iterator[str]:
+    if _is_importable(hook):
+        yield f"    {_config(config, hook.replace(':', '.'))},"
+        return
+    if hook:
+        yield f"    # FILL IN pre_hook: it was measured with {hook}, which cannot be imported"
+    yield f"    {_config(config)},"
+
+
+def _config(config: Config, hook: str = "") -> str:
     values = dict(_said(config))
     meta = ", ".join(f'"{name}": {value!r}' for name, value in values.items() if name not in FIELDS)
     options = "".join(f", {name}={values[name]!r}" for name in FIELDS if name in values)
-    return f"triton.Config({{{meta}}}{options})"
+    ending = f", pre_hook={hook}" if hook else ""
+    return f"triton.Config({{{meta}}}{options}{ending})"
 
 
 def _said(config: Config) -> Iterator[tuple[str, Value]]:

@@ -19,6 +19,8 @@ from enum import Enum
 from functools import partial, reduce
 from types import FunctionType, ModuleType
 
+from tritune import hooks
+
 _LIBRARIES = frozenset({"triton", "torch", "numpy", "tritune"}) | sys.stdlib_module_names
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 _WRAPS = ("__wrapped__", "_init_fn")
@@ -34,6 +36,17 @@ def source_digest(kernel: object) -> str:
 def problem_digest(problem: object) -> str:
     """12 hexadecimal digits of a problem function: the op, its reference, every kernel in it."""
     return _digest(problem, _reached_on_the_host)
+
+
+def hook_digest(hook: Callable[..., object]) -> str:
+    """8 hexadecimal digits of a `pre_hook`: its code, what it is given with it, what it reaches."""
+    given: list[str] = []
+    while isinstance(hook, partial):
+        given += [_constant(value) for value in hook.args]
+        given += [f"{name}={_constant(value)}" for name, value in sorted(hook.keywords.items())]
+        hook = hook.func
+    code = _digest(hooks.code_of(hook), _reached_on_the_host)
+    return hashlib.sha256("\n".join([code, *given]).encode()).hexdigest()[:8]
 
 
 def _digest(root: object, reached: Reached) -> str:

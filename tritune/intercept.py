@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tritune import contract, runtime
+from tritune import contract, hooks, runtime
 from tritune.errors import KernelError
 from tritune.model import Config, Value
 
@@ -37,8 +37,12 @@ class Captured:
 
     def named(self) -> dict[str, Any]:
         """Every argument by name, those that heuristics set included."""
-        named = dict(zip(self.kernel.arg_names, self.args, strict=False)) | self.kwargs
-        return contract.with_heuristics(self.kernel.fn, named)
+        return contract.with_heuristics(self.kernel.fn, self.for_hook())
+
+    def for_hook(self) -> dict[str, Any]:
+        """What the config's `pre_hook` is given, which is asked before any heuristic."""
+        live = self.kernel.live(self.config)
+        return hooks.arguments(self.kernel.arg_names, self.args, self.kwargs, self.grid, live)
 
     def grid_sizes(self) -> tuple[int, ...]:
         grid = self.grid(self.named()) if callable(self.grid) else self.grid
@@ -71,7 +75,7 @@ def capture(
         meant = other.name == kernel.name
         if meant and key:
             meant = other.key_of(other.bind(args, kwargs)) == key
-        tried = [forced] if meant else other.choices(args, kwargs)
+        tried = [forced] if meant else other.choices(args, kwargs, grid)
         one = _first_that_fits(other, args, kwargs, grid, tried, launch=launch)
         if meant:
             captured.append(one)
@@ -85,7 +89,7 @@ def as_it_comes(run: Callable[[], Any]) -> Any:
     """Run an op with nothing forced, and nothing tuned on the way: what it returned."""
 
     def intercepted(kernel: Any, args: Any, kwargs: Mapping[str, Any], grid: Any) -> None:
-        tried = kernel.choices(args, kwargs)
+        tried = kernel.choices(args, kwargs, grid)
         _first_that_fits(kernel, args, kwargs, grid, tried, launch=True)
 
     with runtime.intercept(intercepted):
@@ -114,7 +118,8 @@ def _as_launched(
     by_position = kernel.arg_names[: len(args)]
     _refuse_conflict({**dict(zip(by_position, args, strict=True)), **kwargs}, values)
     named = {n: v for n, v in values.items() if v is not None and n not in by_position}
-    return Captured(kernel, tuple(args), {**kwargs, **named}, grid, values, kwargs)
+    named = {**kernel.tuning.untold, **kwargs, **named}
+    return Captured(kernel, tuple(args), named, grid, values, kwargs)
 
 
 def _launched(one: Captured, *, launch: bool, is_last: bool) -> bool:
@@ -124,7 +129,7 @@ def _launched(one: Captured, *, launch: bool, is_last: bool) -> bool:
     from tritune.adopted import Adopted
 
     if isinstance(one.kernel, Adopted):
-        one.kernel.admitted(one.args, one.given)  # which may be what makes the config
+        one.kernel.admitted(one.args, one.given, one.grid)  # which may be what makes the config
         if one.kernel.tuning.no_hook(one.config):
             raise UnmadeError
         one.kernel.mark(one.config)
@@ -154,9 +159,9 @@ def _refuse_conflict(passed: Mapping[str, Any], values: Mapping[str, Any]) -> No
 def _run_hook(one: Captured) -> None:
     hook = one.kernel.hook_of(one.config)
     if hook is not None:
-        hook(one.named())
+        hook(one.for_hook())
 
 
 def is_admitted(captured: Sequence[Captured]) -> bool:
     """Whether the author of a kernel lets these launches of it run the config that they have."""
-    return all(one.kernel.admits(one.config, one.args, one.given) for one in captured)
+    return all(one.kernel.admits(one.config, one.args, one.given, one.grid) for one in captured)

@@ -90,7 +90,7 @@ class Launcher:
         device = active.get_current_device()
         caches = self.jit.device_caches[device]
         try:
-            bound, specialization, options = caches[-1](*args, **self._named(args, kwargs))
+            bound, specialization, options = caches[-1](*args, **self._named(args, kwargs, grid))
             modes = (self.jit.debug, knobs.runtime.debug)
             at = (device, *modes, *specialization, *options.items())
             known, binary = self._binaries.get(at, _NOTHING)
@@ -105,13 +105,14 @@ class Launcher:
         _start(binary, bound.values(), grid, active.get_current_stream(device))
         return binary
 
-    def _named(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-        """*kwargs*, and what the heuristics make of the call."""
+    def _named(self, args: tuple[Any, ...], kwargs: dict[str, Any], grid: Any) -> dict[str, Any]:
+        """*kwargs*, and what the heuristics make of the call, as `run` would ask them."""
         if not self._heuristics:
             return kwargs
         named = dict(kwargs)
+        given = {"grid": grid, "warmup": False}
         for names, name, heuristic in self._heuristics:
-            named[name] = heuristic({**dict(zip(names, args, strict=False)), **named})
+            named[name] = heuristic({**dict(zip(names, args, strict=False)), **given, **named})
         return named
 
     def _keep(self, at: tuple[Any, ...], caches: Any, binary: Any) -> None:

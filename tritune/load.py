@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 
 from tritune import blame, contract, switches
 from tritune.errors import KernelError
-from tritune.identity import problem_digest, source_digest
+from tritune.identity import hook_digest, problem_digest, source_digest
 from tritune.model import LOCKFILE, Config, KernelInfo, Value
 from tritune.modules import FILE_HINT, import_reference
 from tritune.references import few
@@ -87,6 +87,7 @@ def describe(loaded: Loaded) -> KernelInfo:
         tunables=tuple(kernel.tunables),
         default=Config.of(kernel.default),
         configs=own_configs(kernel),
+        hooks=own_hooks(kernel),
         key=tuple(kernel.key_names),
         near=kernel.near,
         lockfile=str(kernel.lockfile),
@@ -118,6 +119,19 @@ def own_configs(kernel: Any) -> tuple[Config, ...]:
     listed: Iterable[Mapping[str, Value]] = kernel.tuning.values
     own = [{name: values.get(name) for name in kernel.tunables} for values in listed]
     return tuple(dict.fromkeys(Config.of(values) for values in own))
+
+
+def own_hooks(kernel: Any) -> tuple[str, ...]:
+    """The hooks of these as a lockfile has them; nothing where none has one."""
+    lives = [kernel.tuning.live(config.as_dict()) for config in own_configs(kernel)]
+    if not any(live.pre_hook for live in lives):
+        return ()
+    from tritune import hooks
+
+    return tuple(
+        f"{hooks.name(live.pre_hook)}@{hook_digest(live.pre_hook)}" if live.pre_hook else ""
+        for live in lives
+    )
 
 
 def reference(function: Callable[..., Any]) -> str:

@@ -139,7 +139,7 @@ def _fate(before: Entry | None, entry: Entry, *, force: bool) -> str:
 
 def _entry(winner: Winner, before: Entry | None) -> Entry:
     # A kept incumbent keeps its evidence, so a sweep that decides nothing new changes no byte;
-    # only what the sweep has seen anew (source, space, reach) is what it was now.
+    # only what the sweep has seen anew (source, space, reach, hook) is what it is now.
     if winner.change == "kept" and before is not None and before.config == winner.config:
         seen, held = winner.evidence, before.evidence
         source, space = seen.source or held.source, seen.space or held.space
@@ -148,6 +148,7 @@ def _entry(winner: Winner, before: Entry | None) -> Entry:
             source=source,
             space=space,
             reach=seen.reach or held.reach,
+            hook=seen.hook,
             unsettled=False,
         )
         return replace(before, evidence=seen)

@@ -42,7 +42,7 @@ EVIDENCE = {
     **dict.fromkeys(("default_us", "margin"), replace(_NUMBER, required=False)),
     "noise": _NUMBER,
     **dict.fromkeys(("bits", "ir", "triton"), _required(str)),
-    **dict.fromkeys(("source", "space", "reach"), _TEXT),
+    **dict.fromkeys(("source", "space", "reach", "hook"), _TEXT),
     "unsettled": _FLAG,
     "unmeasured": _FLAG,
 }

@@ -57,7 +57,7 @@ def _device(device: DeviceIdentity) -> dict[str, Any]:
     return {name: fact for name, fact in facts.items() if fact or name not in {"use", "where"}}
 
 
-_OPTIONAL = {"source", "space", "reach", "unsettled", "unmeasured"}
+_OPTIONAL = {"source", "space", "reach", "unsettled", "unmeasured", "hook"}
 """Left out while empty or false."""
 
 

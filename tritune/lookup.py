@@ -12,7 +12,6 @@ import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 from tritune import devicelabels, lockscan, locktext, nearby, predicate
@@ -25,10 +24,12 @@ logger = logging.getLogger("tritune")
 Keys = Mapping[str, Mapping[str, Value]]
 """Key -> config of one kernel on one device."""
 UNREADABLE = "what is damaged in its evidence"
-"""A reach that no size is within."""
+"""A reach that no size is within, and a hook that no config has."""
 DEFAULT = "it runs its default"
-Refusal = Callable[[Config], str]
-"""Why a kernel cannot run a locked config; empty when it can."""
+HOOK = b'"hook": "'
+"""What a file with no hook in it does not have."""
+Refusal = Callable[[Config, str], str]
+"""Why a kernel cannot run a locked config, with the hook of its entry; empty when it can."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,8 +63,8 @@ class Found:
 class Lockfile:
     """One lockfile as this process sees it: read once, damaged or not.
 
-    Of evidence only the reach is looked at, by a look-up that `near` decides: no other launch
-    depends on it, and `tritune check` reads it.
+    Of evidence only the reach is looked at, by a look-up that `near` decides, and the hook, of a
+    file that has one: no other launch depends on it, and `tritune check` reads it.
     """
 
     def __init__(self, path: Path) -> None:
@@ -105,10 +106,19 @@ class Lockfile:
 
     def reach(self, kernel: str, label: str, key: str) -> str:
         """The sizes that an entry was verified to serve; empty where its evidence names none."""
+        return self._said(kernel, label, key, "reach")
+
+    def hook(self, kernel: str, label: str, key: str) -> str:
+        """The hook that an entry was measured with; empty where its evidence names none."""
+        if self._scan is not None and HOOK not in self._scan.data:
+            return ""
+        return self._said(kernel, label, key, "hook")
+
+    def _said(self, kernel: str, label: str, key: str, name: str) -> str:
         scan, kernels = self._scan, self.document.kernels if self.document else {}
         entry = scan.entry(kernel, label, key) if scan else kernels[kernel][label][key]
         evidence = entry.get("evidence")
-        return str(evidence.get("reach", "")) if isinstance(evidence, Mapping) else UNREADABLE
+        return str(evidence.get(name, "")) if isinstance(evidence, Mapping) else UNREADABLE
 
     def announce(self, device: DeviceIdentity) -> None:
         """Say once which file and which device's entries this process runs."""
@@ -220,24 +230,19 @@ def _of_device(file: Lockfile, label: str | None, asked: Asked, refusal: Refusal
         return None
     keys = section[label]
     if asked.text in keys:
-        return _served("exact", keys[asked.text], refusal)
-    reach_of = partial(file.reach, asked.kernel, label)
-    return _near(keys, asked, file.near(asked.kernel), refusal, reach_of)
+        hook = file.hook(asked.kernel, label, asked.text)
+        return _served("exact", keys[asked.text], hook, refusal)
+    return _near(file, label, asked, refusal)
 
 
-def _served(kind: str, values: Mapping[str, Value], refusal: Refusal) -> Found:
+def _served(kind: str, values: Mapping[str, Value], hook: str, refusal: Refusal) -> Found:
     config = Config.of(values)
-    why = refusal(config)
+    why = refusal(config, hook)
     return Found(kind="default", why=why) if why else Found(kind=kind, config=config)
 
 
-def _near(
-    keys: Keys,
-    asked: Asked,
-    constraints: tuple[str, ...],
-    refusal: Refusal,
-    reach_of: Callable[[str], str],
-) -> Found:
+def _near(file: Lockfile, label: str, asked: Asked, refusal: Refusal) -> Found:
+    keys = file.section(asked.kernel)[label]
     if asked.near is None:
         return Found(kind="default", why=_has(keys))
     wanted = dict(asked.key)[asked.near]
@@ -246,15 +251,15 @@ def _near(
     if not locked or not value or not min(locked) <= 2 * value <= 4 * max(locked):
         return Found(kind="default", why=_has(keys))
     at = nearby.nearest(locked, value)
-    config, reach = keys[locked[at]], reach_of(locked[at])
+    config, reach = keys[locked[at]], file.reach(asked.kernel, label, locked[at])
     if reach and not nearby.within(reach, asked.near, value):
         what = f"{asked.near}={at} would serve it, but its config is verified for {reach} alone"
         return Found(kind="default", why=what)
-    broken = _broken(constraints, {**asked.values, **config})
+    broken = _broken(file.near(asked.kernel), {**asked.values, **config})
     if broken:
         what = f"{asked.near}={at} would serve it, but its config breaks {broken}"
         return Found(kind="default", why=what)
-    return _served("near", config, refusal)
+    return _served("near", config, file.hook(asked.kernel, label, locked[at]), refusal)
 
 
 def _broken(constraints: tuple[str, ...], names: Mapping[str, object]) -> str:

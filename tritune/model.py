@@ -242,6 +242,8 @@ class KernelInfo:
     default: Config
     configs: tuple[Config, ...]
     """Its own list, where it stands over `@triton.autotune`; else only the default."""
+    hooks: tuple[str, ...] = ()
+    """The `pre_hook` of each of these, empty where it has none; nothing where none has one."""
     key: tuple[str, ...]
     near: str | None
     lockfile: str
@@ -265,6 +267,14 @@ class KernelInfo:
     """A problem, a key, and the coarser one that its own autotuner would cache a winner under."""
     notes: tuple[str, ...] = ()
     """What a reader should know of it, a line each."""
+
+    def hook_of(self, config: Config) -> str:
+        """The `pre_hook` of one of its configs, or the one that all of them share."""
+        said = config.as_dict().items()
+        for own, hook in zip(self.configs, self.hooks, strict=False):
+            if own.as_dict().items() <= said:
+                return hook
+        return self.hooks[0] if len({*self.hooks}) == 1 else ""
 
     @property
     def short(self) -> str:
@@ -449,6 +459,8 @@ class Evidence:
     than its own; both ends were verified. Empty is "not said"."""
     unmeasured: bool = False
     """Imported from elsewhere: it is served, but nobody timed it here; times are 0 for unknown."""
+    hook: str = ""
+    """`module:name@digest`: the config's `pre_hook`, without which it must not run."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

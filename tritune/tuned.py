@@ -17,6 +17,7 @@ from typing import Any
 from triton.runtime.autotuner import Autotuner
 from triton.runtime.autotuner import Config as TritonConfig
 
+from tritune import hooks
 from tritune.contract import Contract, Function, incomplete, layers, rare
 from tritune.errors import KernelError
 from tritune.model import FIELDS, LAUNCH_OPTIONS, RARE, USUAL, Config, Value
@@ -39,6 +40,15 @@ class Tuning:
     stock: Any = None
     """The autotuner itself, for `TRITUNE=off`."""
 
+    @property
+    def untold(self) -> Mapping[str, Value]:
+        """What Triton's autotuner passes beside the values of a config: only heuristics can tell.
+
+        Every launch through it has a `num_ctas`.
+        """
+        has_heuristics = self.stock is not None and hasattr(self.fn, "values")
+        return {"num_ctas": RARE["num_ctas"]} if has_heuristics else {}
+
     def live(self, config: Mapping[str, Value]) -> TritonConfig:
         """The kernel's own Config of these values, or a new one with the hook all share.
 
@@ -56,8 +66,8 @@ class Tuning:
             return ""
         return "it is none of the kernel's own configs, and their pre_hooks differ"
 
-    def refusal(self, config: Config) -> str:
-        """Why the kernel cannot run *config*; empty when it can."""
+    def refusal(self, config: Config, hook: str = "") -> str:
+        """Why the kernel cannot run *config*, which was locked with *hook*; empty when it can."""
         names = set(config)
         strange = names - {*self.default} - LAUNCH_OPTIONS
         missing = {*self.default} - names
@@ -68,7 +78,9 @@ class Tuning:
             # `None` is "not said", and stands for any type.
             if None not in (value, like) and type(value) is not type(like):
                 return f"its {name} is {value!r}, where the kernel's is {like!r}"
-        return self.no_hook(config.as_dict())
+        if (why := self.no_hook(config.as_dict())) or not hook:
+            return why
+        return hooks.gone(hook, hooks.name(self.live(config.as_dict()).pre_hook))
 
     def _one_hook(self) -> bool:
         return len({id(live.pre_hook) for live in self.configs}) == 1
@@ -77,15 +89,22 @@ class Tuning:
 class Served:
     """The config of a launch, ready to run."""
 
-    __slots__ = ("config", "count", "kind", "live", "options")
+    __slots__ = ("config", "count", "kind", "live", "options", "untold")
 
     def __init__(
-        self, kernel: str, kind: str, config: Mapping[str, Value], live: TritonConfig
+        self,
+        kernel: str,
+        kind: str,
+        config: Mapping[str, Value],
+        live: TritonConfig,
+        untold: Mapping[str, Value],
     ) -> None:
         self.kind, self.config, self.live = kind, config, live
         self.count: tuple[str, str] | None = (kernel, kind)
         """As what a launch is counted; None where `config()` has counted it."""
-        options: dict[str, Any] = {n: value for n, value in config.items() if value is not None}
+        self.untold = untold
+        options: dict[str, Any] = dict(untold)
+        options |= {n: value for n, value in config.items() if value is not None}
         if getattr(live, "ir_override", None) is not None:
             options["ir_override"] = live.ir_override
         self.options = options
@@ -95,6 +114,8 @@ class Served:
         """What a launch that was called with *kwargs* is passed by name."""
         if self.kind != "given":
             return {**kwargs, **self.options}
+        if self.untold:
+            kwargs = {**self.untold, **kwargs}
         if None not in self.config.values():
             return kwargs
         return {n: v for n, v in kwargs.items() if v is not None or n not in LAUNCH_OPTIONS}
@@ -125,6 +146,21 @@ class Passed:
         for name in kwargs.keys() & LAUNCH_OPTIONS - found.keys():
             found[name] = kwargs[name]
         return found
+
+
+class PassedToAny(Passed):
+    """What the caller passes of a config, all of it or not: that is Triton's to refuse."""
+
+    def __init__(self, contract: Contract, names: Sequence[str]) -> None:
+        super().__init__(contract, names)
+        self._names = tuple(names)
+        # Triton passes `num_ctas` whatever its configs say.
+        self._told = dict.fromkeys((*contract.tunables, "num_ctas"))
+
+    def __call__(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Value]:
+        by_position = self._names[: len(args)]
+        named = {**dict(zip(by_position, args, strict=False)), **kwargs}
+        return {name: named[name] for name in self._told if name in named}
 
 
 def of_jit(fn: Any, default: Mapping[str, Value]) -> Tuning:

@@ -6,6 +6,7 @@ Its source is not ours to correct, so what Triton ignores in it is ignored, and 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from tritune.contract import Contract, Function
 
@@ -39,3 +40,13 @@ def ignored(contract: Contract, key: Iterable[str]) -> Iterator[str]:
             yield f"its key names `{name}`, which is not an argument: Triton ignores it"
         elif name in contract.tunables:
             yield f"its key names `{name}`, which is tunable: it cannot be part of a key"
+
+
+def unrun(tuner: Any) -> Iterator[str]:
+    """What its author gave the tuner itself, for benchmarks alone; a line each."""
+    for name in ("pre_hook", "post_hook"):
+        if getattr(tuner, f"user_defined_{name}", False):
+            yield (
+                f"the {name} of its autotuner is for Triton's own benchmarks, and never runs here: "
+                "what a launch writes is put back without it"
+            )

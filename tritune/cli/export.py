@@ -67,6 +67,8 @@ def export(
     if form == "configs":
         at = kept.entries[0][0]
         _put({"": exporting.configs_source(at.kernel, at.device, kept.entries)}, output)
+        for hook in exporting.unwritten(kept.entries):
+            _warn(f"{hook} cannot be imported: give its configs their pre_hook by hand")
         return
     names = filters.pairs(renames, "'--rename'")
     tables = exporting.vllm_tables(kept.devices[0], kept.entries, axis, names)
@@ -75,6 +77,8 @@ def export(
             f"these are {len(tables)} tables: --output DIR writes a file each, --only keeps some"
         )
     _put(tables, output)
+    for hook in exporting.hooked(kept.entries):
+        _warn(f"no table holds a pre_hook, and configs here were measured with {hook}")
 
 
 def _kept(path: Path | None, named: dict[str, str | None], only: str | None) -> Lock:
@@ -125,6 +129,10 @@ def _refuse_missing(folder: Path) -> None:
 
     if not folder.is_dir():
         raise TableError("there is no such folder", where=str(folder))
+
+
+def _warn(text: str) -> None:
+    click.echo(f"warning: {text}", err=True)
 
 
 def _put(texts: dict[str, str], output: Path | None) -> None:

@@ -133,7 +133,7 @@ def _kernel_only(bench: Bench, config: Config) -> Prepared:
     def run() -> None:
         for one, hook in zip(captured, hooks, strict=True):
             if hook is not None:
-                hook(one.named())
+                hook(one.for_hook())
             one.launch()
 
     written = [

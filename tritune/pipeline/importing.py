@@ -267,7 +267,10 @@ def _write(fit: _Fit, to: Home, path: Path, *, force: bool) -> Imported:
     )  # fmt: skip
     kernel = to.receiver.kernel
     entries = [
-        (LockedKey(kernel=kernel, device="", key=key), Entry(config=config, evidence=evidence))
+        (
+            LockedKey(kernel=kernel, device="", key=key),
+            Entry(config=config, evidence=replace(evidence, hook=to.hook_of(config))),
+        )
         for key, (_, config) in taken.rows.items()
     ]
     fates: dict[LockedKey, str] = {}

@@ -101,7 +101,8 @@ class Job:
     @property
     def journal_source(self) -> str:
         """What outcomes are of: an edit of the op or its reference may make right what was not."""
-        return f"{self.info.source}.{self.info.problem_source}"
+        hooks = "".join(f".{hook}" for hook in dict.fromkeys(self.info.hooks) if hook)
+        return f"{self.info.source}.{self.info.problem_source}{hooks}"
 
     @property
     def near_constraints(self) -> dict[str, tuple[str, ...]]:

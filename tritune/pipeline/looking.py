@@ -165,6 +165,7 @@ def _finding(
         ir=seen.ir,
         broken=seen.broken,
         unvouched=unvouched,
+        hook="" if entry is None else asked.info.hook_of(entry.config),
         unknown=seen.unknown,
     )
     status, why = judge(entry, today)

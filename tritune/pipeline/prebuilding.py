@@ -13,7 +13,7 @@ from enum import Enum
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tritune import places, setting
+from tritune import hooks, places, setting
 from tritune.cores import default_jobs
 from tritune.device import locked, targets, toolchain
 from tritune.errors import TrituneError
@@ -206,17 +206,21 @@ def _told(task: _Task, answer: Answer[locked.Seen]) -> Prebuilt | None:
     asked = task.asked
     seen = seen_of(answer)
     at = LockedKey(kernel=asked.info.name, device=task.label, key=seen.key)
-    if not seen.unknown and seen.key not in asked.entries(task.label):
+    entry = asked.entries(task.label).get(seen.key)
+    if not seen.unknown and entry is None:
         return None
     fate = Fate.COMPILED if seen.seconds else Fate.CACHED
-    if seen.broken or seen.unknown:
-        fate = Fate.FAILED if seen.broken else Fate.UNKNOWN
+    broken = seen.broken
+    if entry is not None and not broken:  # a miss launches something else
+        broken = hooks.gone(entry.evidence.hook, asked.info.hook_of(entry.config))
+    if broken or seen.unknown:
+        fate = Fate.FAILED if broken else Fate.UNKNOWN
     return Prebuilt(
         at=at,
         file=asked.file.shown,
         line=asked.file.line(at),
         fate=fate,
-        why=seen.broken or seen.unknown,
+        why=broken or seen.unknown,
         problem=task.problem,
         seconds=round(seen.seconds, 3),
     )

@@ -34,6 +34,10 @@ class Home:
     """The kernel and the problem function, to load them by."""
     swept: Swept | None = None
 
+    def hook_of(self, config: Config) -> str:
+        """The `pre_hook` that a config comes with, as far as a sweep file leads to it."""
+        return "" if self.swept is None else self.swept.info.hook_of(config)
+
     def near(self, device: DeviceIdentity) -> dict[str, tuple[str, ...]]:
         """What guards a look-up of the nearest size, as far as a sweep file says it."""
         if self.swept is None:

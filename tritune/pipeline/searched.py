@@ -48,13 +48,16 @@ class Searched:
 
 
 def signed(job: Job, chosen: Sequence[Winner]) -> tuple[Winner, ...]:
-    """The winners with what they were made from in their evidence: the source and the space."""
+    """The winners with what they were made from in their evidence: source, space and hook."""
     searched = Searched(job.sweep, job.target, job.info)
     return tuple(
         replace(
             winner,
             evidence=replace(
-                winner.evidence, source=job.info.source, space=searched.digest(winner.problem)
+                winner.evidence,
+                source=job.info.source,
+                space=searched.digest(winner.problem),
+                hook=job.info.hook_of(winner.config),
             ),
         )
         for winner in chosen

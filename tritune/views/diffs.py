@@ -120,6 +120,8 @@ def _made_otherwise(old: Entry, new: Entry) -> Iterator[str]:
         yield "other code"
     if before.space and before.space != after.space:
         yield "other space"
+    if before.hook and before.hook != after.hook:
+        yield "other pre_hook"
     if before.reach != after.reach:
         yield f"near serves {before.reach or NONE} → {after.reach or NONE}"
 
