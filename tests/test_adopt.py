@@ -25,7 +25,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 import tritune
 from test_runtime import FakeDriver, locked
-from tritune import adopt, adopted, contract, installing, lock
+from tritune import adopt, adopted, contract, installing, lock, routing
 from tritune.errors import KernelError, LockError
 
 HERE = "test_adopt"
@@ -496,6 +496,21 @@ def test_two_kernels_of_one_name_are_told_and_the_second_is_left_alone(
     )
 
 
+def test_in_a_sweep_two_kernels_of_one_name_are_an_error_that_says_what_to_do(sweeping):
+    first, second = fill(configs(16, 32)), fill(configs(16, 64))
+    sweeping(first)
+
+    with pytest.raises(KernelError) as caught:
+        sweeping(second)
+
+    assert str(caught.value) == (
+        f"{contract.describe(second).where}: two autotuned kernels are `{FILL}`, and only the "
+        "first runs what is locked\n"
+        "hint: what tells kernels apart is the name that their module holds them under: give each "
+        "one, as `double = make(2)`, where they come from a function or lie in a dictionary"
+    )
+
+
 def test_configs_may_set_different_names(tmp_path):
     @triton.jit
     def uneven(x, y, n, B: tl.constexpr = 8, C: tl.constexpr = 1):
@@ -652,7 +667,7 @@ def test_a_performance_model_leaves_what_tritons_own_tuner_would_have_timed(
     kernel = modelled(top_k, prune=lambda listed, named, **_: listed[:3])
     left = sweeping(kernel).foreseen(tensors(), {"n": 8, "FLAG": 1})
 
-    with adopted.let_through(kernel):
+    with routing.let_through(kernel):
         ran(kernel)
 
     timings = kernel.configs_timings if benchmarks() else kernel.cache.values()
@@ -736,7 +751,7 @@ def test_what_triton_would_cache_tells_apart_what_its_own_cache_does(sweeping, b
     for n, dtype, flag in launches:
         x, y = torch.zeros(4, 8, dtype=dtype), torch.zeros(1, dtype=torch.int32)
         cached.append(behind.stock_key((x, y, n, flag), {}))
-        with adopted.let_through(kernel):
+        with routing.let_through(kernel):
             ran(kernel, n, dtype, flag)
 
     assert len({*cached}) == len(kernel.cache) == 3

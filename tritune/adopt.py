@@ -22,8 +22,8 @@ from typing import Any
 
 from triton.runtime.autotuner import Autotuner
 
-from tritune import adopted, tuned, undecorated, wrappers
 from tritune import contract as contracts
+from tritune import routing, tuned, undecorated, wrappers
 from tritune.adopted import Adopted
 from tritune.dispatch import Kernel
 from tritune.errors import KernelError
@@ -196,7 +196,7 @@ def _adopt(tuner: Any, scope: Scope) -> Adopted | None:
         except KernelError as error:
             if scope.locked is None:
                 raise
-            logger.warning("%s", error)
+            logger.warning("%s", str(error).splitlines()[0])
             kernel = None
         vars(tuner)[_SLOT] = _Seen(scope, id(tuner), tuner.configs, kernel)
         _marked.add(tuner)
@@ -227,6 +227,8 @@ def _owns(function: contracts.Function, tuner: Any) -> bool:
     raise KernelError(
         f"two autotuned kernels are `{function.name}`, and only the first runs what is locked",
         where=function.where,
+        hint="what tells kernels apart is the name that their module holds them under: give each "
+        "one, as `double = make(2)`, where they come from a function or lie in a dictionary",
     )
 
 
@@ -235,7 +237,7 @@ def _routed(kind: type, own: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(own)
     def run(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if isinstance(self, Kernel) or adopted.is_let_through(self):
+        if isinstance(self, Kernel) or routing.is_let_through(self):
             return own(self, *args, **kwargs)
         kernel = kernel_of(self)
         if kernel is None:
@@ -255,7 +257,7 @@ def _as_served(name: str) -> property:
         own = vars(tuner).get(name)
         if "base_fn" not in vars(tuner):  # it is being made
             return own
-        if isinstance(tuner, Kernel) or adopted.is_let_through(tuner):
+        if isinstance(tuner, Kernel) or routing.is_let_through(tuner):
             return own
         if _scope is None or _scope.locked is None:
             return own

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,23 +20,8 @@ from tritune.errors import KernelError, line_of
 from tritune.model import Config, DeviceIdentity, Value
 from tritune.tuned import PassedToAny, Served, Tuning
 
-_through = threading.local()
 _learning = threading.RLock()
 _announced: set[tuple[Path, str]] = set()
-
-
-@contextmanager
-def let_through(tuner: Any) -> Iterator[None]:
-    """In this thread, launches of *tuner* are Triton's own."""
-    before, _through.tuner = getattr(_through, "tuner", None), tuner
-    try:
-        yield
-    finally:
-        _through.tuner = before
-
-
-def is_let_through(tuner: Any) -> bool:
-    return getattr(_through, "tuner", None) is tuner
 
 
 class Adopted(Kernel):
@@ -72,7 +56,7 @@ class Adopted(Kernel):
 
     def _as_without(self, call: Call, grid: Any, warmup: bool) -> Any:  # noqa: FBT001
         switches.count((self.name, "default"))
-        with let_through(self.stock):
+        with routing.let_through(self.stock):
             return self.stock.run(*call[0], grid=grid, warmup=warmup, **call[1])
 
     @property
@@ -136,7 +120,7 @@ class Adopted(Kernel):
             early_config_prune=lambda *_, **__: kept,
         )
         try:
-            with let_through(probe):
+            with routing.let_through(probe):
                 left = list(probe.prune_configs({**kwargs, "grid": grid, "warmup": False}))
         except Exception as error:  # noqa: BLE001  # somebody else's code raises anything
             said = line_of(error)

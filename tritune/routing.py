@@ -6,7 +6,9 @@ it finds, so the last to begin is asked first.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from triton.runtime.autotuner import Autotuner
@@ -16,6 +18,21 @@ Run = Callable[..., Any]
 _open: list[Route] = []
 _runs: dict[type, tuple[Run, Run]] = {}
 """Class -> its own `run`, and what stands in its place."""
+_through = threading.local()
+
+
+@contextmanager
+def let_through(tuner: Any) -> Iterator[None]:
+    """In this thread, launches of *tuner* are Triton's own."""
+    before, _through.tuner = getattr(_through, "tuner", None), tuner
+    try:
+        yield
+    finally:
+        _through.tuner = before
+
+
+def is_let_through(tuner: Any) -> bool:
+    return getattr(_through, "tuner", None) is tuner
 
 
 class Route:
