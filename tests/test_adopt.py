@@ -367,7 +367,7 @@ def test_torch_compile_finds_the_locked_config_and_no_model_that_would_drop_it(t
     missed = kernel.early_config_prune(kernel.configs, named, n=9, FLAG=1)
 
     assert (found, kernel.perf_model) == (kernel.configs[1], None)
-    assert missed is kernel.configs
+    assert missed == kernel.configs
     tritune.uninstall()
     assert kernel.perf_model() == 1.0
     assert path.exists()

@@ -22,7 +22,7 @@ from typing import Any
 
 from triton.runtime.autotuner import Autotuner
 
-from tritune import adopted, tuned, undecorated, wrappers
+from tritune import adopted, dispatch, tuned, undecorated, wrappers
 from tritune import contract as contracts
 from tritune.adopted import Adopted
 from tritune.dispatch import Kernel
@@ -209,7 +209,7 @@ def _made(tuner: Any, scope: Scope) -> Adopted | None:
     function = described(tuner)
     if scope.locked is not None and function.name not in scope.locked:
         return None
-    if not _owns(function, tuner):
+    if _is_traced(function, tuner) or not _owns(function, tuner):
         return None
     tuning = tuned.of_foreign(tuner, function)
     return Adopted(
@@ -217,13 +217,34 @@ def _made(tuner: Any, scope: Scope) -> Adopted | None:
     )
 
 
+def _is_traced(function: contracts.Function, tuner: Any) -> bool:
+    """Whether torch.compile has made it of a kernel that it traces; then it runs as it is.
+
+    Such a one has what is left of the configs, and grids for these alone. It is asked for the
+    configs again: were it served, it would be pruned without end. It has no key, and a list of
+    its own; a copy that a package makes for each device shares the list of the first one.
+    """
+    if tuner.keys:
+        return False
+    if tuner.base_fn in dispatch.decorated:
+        return True
+    owner = _owners.get(function.name) or _at_name_of(function, tuner)
+    return (
+        owner is not None and owner.base_fn is tuner.base_fn and owner.configs is not tuner.configs
+    )
+
+
+def _at_name_of(function: contracts.Function, tuner: Any) -> Any:
+    """The autotuner that its module has under this name; None where there is none."""
+    module = sys.modules.get(tuner.base_fn.__module__)
+    return inside(getattr(module, function.name.rpartition(":")[2], None))
+
+
 def _owns(function: contracts.Function, tuner: Any) -> bool:
     """Whether its name is its own: what is locked for one kernel is not for another."""
     owner = _owners.setdefault(function.name, tuner)
     if owner is tuner or (owner.fn is tuner.fn and owner.configs == tuner.configs):
         return True  # a copy, as some packages make for each device
-    if owner.base_fn is tuner.base_fn and not tuner.keys:
-        return False  # torch.compile makes such ones of those it traces
     raise KernelError(
         f"two autotuned kernels are `{function.name}`, and only the first runs what is locked",
         where=function.where,
