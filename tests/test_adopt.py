@@ -135,6 +135,19 @@ def test_a_second_install_replaces_the_first(tmp_path, benchmarks):
     assert (ran(kernel), benchmarks()) == (64, 3)
 
 
+def test_a_lockfile_that_is_installed_again_is_read_as_it_is_now(tmp_path, benchmarks):
+    kernel = fill()
+    path = installed(tmp_path, {key(): config(32)})
+    assert ran(kernel) == 32
+    locked(path, {key(): config(16)}, kernel=FILL)
+    assert ran(kernel) == 32
+
+    tritune.uninstall()
+    tritune.install(path)
+
+    assert (ran(kernel), benchmarks()) == (16, 0)
+
+
 def test_a_miss_is_autotuned_by_triton_as_before_and_said_once(tmp_path, benchmarks, caplog):
     kernel = fill()
     path = installed(tmp_path, {key(): config(32)})

@@ -80,6 +80,7 @@ def end() -> None:
     with _making:
         _scope = None
         _route.end()
+        _forget_served()
         wrappers.end()
         for name in TRACED:
             if name in vars(Autotuner):
@@ -88,6 +89,14 @@ def end() -> None:
             vars(tuner).pop(_SLOT, None)
         _marked.clear()
         _owners.clear()
+
+
+def _forget_served() -> None:
+    """What is around a kernel that was served may launch what was locked without asking."""
+    served = {id(one) for one in list(_marked) if vars(one)[_SLOT].kernel is not None}
+    for thing in list(wrappers.that_launched()) if served else ():
+        if not isinstance(thing, Autotuner) and id(inside(thing)) in served:
+            wrappers.forget_launched(thing)
 
 
 def is_routing() -> bool:
@@ -166,6 +175,7 @@ def tell_late() -> None:
     for thing in list(wrappers.that_launched()):
         if isinstance(thing, Autotuner):
             continue
+        wrappers.note_launched(thing)
         if kernel := adopted_at(thing):
             logger.warning(
                 "%s: the %s around it has launched it before tritune.install(), and what it "

@@ -32,7 +32,8 @@ def install(lockfile: str | Path | None = None) -> None:
 
     The lockfile is TRITUNE_LOCKFILE where that is set, else the one given. A call whose key is
     not locked does what it did without tritune. Launches in other threads may go on meanwhile.
-    What was installed before is no longer served.
+    What was installed before is no longer served. The file is read as it is now; a kernel under
+    `@tritune.kernel` keeps what it read when it was imported.
 
     Raises:
         TrituneError: no lockfile is named, or there is none; with TRITUNE_MISS=error also where
@@ -65,7 +66,7 @@ def _say_damaged(path: Path) -> None:
     """What is damaged is said now, and not once its kernels are imported; it costs no Triton."""
     from tritune import lookup
 
-    file = lookup.lockfile(path)
+    file = lookup.reread(path)
     for kernel in file.kernels:
         file.section(kernel)
     damages = filter(None, map(file.damage, ("", *file.kernels)))
