@@ -22,7 +22,7 @@ from typing import Any
 
 from triton.runtime.autotuner import Autotuner
 
-from tritune import adopted, dispatch, tuned, undecorated, wrappers
+from tritune import adopted, owning, tuned, undecorated, wrappers
 from tritune import contract as contracts
 from tritune.adopted import Adopted
 from tritune.dispatch import Kernel
@@ -56,7 +56,6 @@ class _Seen:
 
 
 _scope: Scope | None = None
-_owners: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()
 _marked: weakref.WeakSet[Any] = weakref.WeakSet()
 _making = threading.RLock()
 
@@ -88,7 +87,7 @@ def end() -> None:
         for tuner in list(_marked):
             vars(tuner).pop(_SLOT, None)
         _marked.clear()
-        _owners.clear()
+        owning.owners.clear()
 
 
 def _forget_served() -> None:
@@ -111,9 +110,9 @@ def kernel_of(tuner: Any) -> Adopted | None:
         return None
     seen: _Seen | None = vars(tuner).get(_SLOT)
     if seen is None or seen.scope is not scope or seen.tuner != id(tuner):
-        return _adopt(tuner, scope)
+        return _adopt(tuner, scope, seen)
     if seen.configs is not tuner.configs and seen.configs != tuner.configs:
-        return _adopt(tuner, scope)  # its author gave it other configs
+        return _adopt(tuner, scope, seen)  # its author gave it other configs
     return seen.kernel
 
 
@@ -199,8 +198,11 @@ def _is_around(thing: object, tuner: Any) -> bool:
     return hasattr(type(thing), "run") and any(one is tuner for one in contracts.layers(thing))
 
 
-def _adopt(tuner: Any, scope: Scope) -> Adopted | None:
+def _adopt(tuner: Any, scope: Scope, seen: _Seen | None) -> Adopted | None:
     with _making:
+        now: _Seen | None = vars(tuner).get(_SLOT)
+        if now is not None and now is not seen and now.scope is scope:
+            return now.kernel  # another thread has made it meanwhile, and may be launching it
         try:
             kernel = _made(tuner, scope)
         except KernelError as error:
@@ -219,45 +221,12 @@ def _made(tuner: Any, scope: Scope) -> Adopted | None:
     function = described(tuner)
     if scope.locked is not None and function.name not in scope.locked:
         return None
-    if _is_traced(function, tuner) or not _owns(function, tuner):
+    if owning.is_traced(function, tuner):
         return None
+    owning.claim(function, tuner)
     tuning = tuned.of_foreign(tuner, function)
     return Adopted(
         tuning, undecorated.contract(function, tuning.default, tuning.key), scope.lockfile
-    )
-
-
-def _is_traced(function: contracts.Function, tuner: Any) -> bool:
-    """Whether torch.compile has made it of a kernel that it traces; then it runs as it is.
-
-    Such a one has what is left of the configs, and grids for these alone. It is asked for the
-    configs again: were it served, it would be pruned without end. It has no key, and a list of
-    its own; a copy that a package makes for each device shares the list of the first one.
-    """
-    if tuner.keys:
-        return False
-    if tuner.base_fn in dispatch.decorated:
-        return True
-    owner = _owners.get(function.name) or _at_name_of(function, tuner)
-    return (
-        owner is not None and owner.base_fn is tuner.base_fn and owner.configs is not tuner.configs
-    )
-
-
-def _at_name_of(function: contracts.Function, tuner: Any) -> Any:
-    """The autotuner that its module has under this name; None where there is none."""
-    module = sys.modules.get(tuner.base_fn.__module__)
-    return inside(getattr(module, function.name.rpartition(":")[2], None))
-
-
-def _owns(function: contracts.Function, tuner: Any) -> bool:
-    """Whether its name is its own: what is locked for one kernel is not for another."""
-    owner = _owners.setdefault(function.name, tuner)
-    if owner is tuner or (owner.fn is tuner.fn and owner.configs == tuner.configs):
-        return True  # a copy, as some packages make for each device
-    raise KernelError(
-        f"two autotuned kernels are `{function.name}`, and only the first runs what is locked",
-        where=function.where,
     )
 
 
