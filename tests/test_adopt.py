@@ -27,7 +27,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 import tritune
 from fakes import evidence
-from test_runtime import H100, FakeDriver, locked
+from test_runtime import H100, FakeDriver, jitted, locked
 from tritune import adopt, adopted, contract, installing, lock, lookup, tuned
 from tritune.errors import KernelError, LockError
 from tritune.model import Config, Lock, Problem, Winner
@@ -150,6 +150,20 @@ def test_a_lockfile_that_is_installed_again_is_read_as_it_is_now(tmp_path, bench
     tritune.install(path)
 
     assert (ran(kernel), benchmarks()) == (16, 0)
+
+
+def test_a_kernel_with_our_line_keeps_what_it_read_when_it_was_imported(tmp_path):
+    entries = {"n=8 FLAG=True x=f32": {"B": 64, "num_warps": 8}}
+    path = locked(tmp_path / "t.lock", entries)
+    kernel = jitted(path)
+    locked(path, {"n=9 FLAG=True x=f32": {"B": 64, "num_warps": 8}})
+
+    tritune.install(path)
+
+    later = jitted(path)
+    asked = {"FLAG": True, "x": torch.zeros(8)}
+    assert [kernel.config(n=n, **asked)["B"] for n in (8, 9)] == [64, 16]
+    assert [later.config(n=n, **asked)["B"] for n in (8, 9)] == [16, 64]
 
 
 def test_a_miss_is_autotuned_by_triton_as_before_and_said_once(tmp_path, benchmarks, caplog):

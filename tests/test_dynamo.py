@@ -150,7 +150,6 @@ def entry(name: str) -> Winner:
     )
 
 
-@pytest.mark.lowering
 def test_torch_compile_takes_what_is_locked_and_on_a_miss_what_it_takes_without_us(tmp_path):
     (tmp_path / "ops.py").write_text(OPS, encoding="utf-8")
     path = tmp_path / "t.lock"

@@ -161,6 +161,7 @@ def test_what_was_remembered_while_installed_is_forgotten_when_uninstalled(tmp_p
     tritune.uninstall()
 
     assert [len(held) for held in kernel.kernel_cache] == [1, 1]
+    assert wrappers._before == {}
     assert (ran(kernel), ran(kernel, 7), kernel.asked) == ([64, 128, 0], [64, 128, 0], 3)
 
 
@@ -174,6 +175,7 @@ def test_what_was_remembered_of_one_lockfile_is_not_served_once_another_is_insta
     installed(tmp_path, {"n=8 WIDE=False x=f32 y=i32": config(16)}, kernel=NAME)
 
     assert (ran(kernel), caplog.messages) == ([16, 32, 0], [])
+    assert kernel.options == {"fast": True}
 
 
 @KINDS
