@@ -7,11 +7,13 @@ only answers questions stands in for a GPU.
 from __future__ import annotations
 
 import copy
+import dataclasses
 import logging
 import os
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -24,9 +26,11 @@ from triton.runtime.interpreter import InterpretedFunction
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 import tritune
-from test_runtime import FakeDriver, locked
-from tritune import adopt, adopted, contract, installing, lock, routing
+from fakes import evidence
+from test_runtime import H100, FakeDriver, jitted, locked
+from tritune import adopt, adopted, contract, installing, lock, lookup, routing, tuned
 from tritune.errors import KernelError, LockError
+from tritune.model import Config, Lock, Problem, Winner
 
 HERE = "test_adopt"
 
@@ -135,6 +139,33 @@ def test_a_second_install_replaces_the_first(tmp_path, benchmarks):
     assert (ran(kernel), benchmarks()) == (64, 3)
 
 
+def test_a_lockfile_that_is_installed_again_is_read_as_it_is_now(tmp_path, benchmarks):
+    kernel = fill()
+    path = installed(tmp_path, {key(): config(32)})
+    assert ran(kernel) == 32
+    locked(path, {key(): config(16)}, kernel=FILL)
+    assert ran(kernel) == 32
+
+    tritune.uninstall()
+    tritune.install(path)
+
+    assert (ran(kernel), benchmarks()) == (16, 0)
+
+
+def test_a_kernel_with_our_line_keeps_what_it_read_when_it_was_imported(tmp_path):
+    entries = {"n=8 FLAG=True x=f32": {"B": 64, "num_warps": 8}}
+    path = locked(tmp_path / "t.lock", entries)
+    kernel = jitted(path)
+    locked(path, {"n=9 FLAG=True x=f32": {"B": 64, "num_warps": 8}})
+
+    tritune.install(path)
+
+    later = jitted(path)
+    asked = {"FLAG": True, "x": torch.zeros(8)}
+    assert [kernel.config(n=n, **asked)["B"] for n in (8, 9)] == [64, 16]
+    assert [later.config(n=n, **asked)["B"] for n in (8, 9)] == [16, 64]
+
+
 def test_a_miss_is_autotuned_by_triton_as_before_and_said_once(tmp_path, benchmarks, caplog):
     kernel = fill()
     path = installed(tmp_path, {key(): config(32)})
@@ -170,15 +201,29 @@ def test_a_kernel_that_the_lockfile_does_not_name_is_left_alone(tmp_path, benchm
     assert (ran(kernel), benchmarks(), caplog.messages) == (64, 3, [])
 
 
-def test_how_many_kernels_of_a_package_are_served_is_said_once(tmp_path, caplog):
-    kernel = fill()
-    path = installed(tmp_path, {key(): config(32), key(9): config(16)})
+def winner(kernel, at=None, block=32):
+    return Winner(
+        kernel=kernel,
+        key=at or key(),
+        problem=Problem.of({}),
+        config=Config.of(config(block)),
+        evidence=evidence(),
+    )
+
+
+def test_how_many_kernels_of_a_package_a_lockfile_has_is_said_once(tmp_path, caplog):
+    kernel, path = fill(), tmp_path / "t.lock"
+    ours = [winner(FILL), winner(FILL, key(9)), winner(f"{HERE}:gone")]
+    held = lock.merge_winners(Lock(), H100, [*ours, winner("elsewhere:filled")])
+    elsewhere = dataclasses.replace(H100, name="other", arch=80)
+    lock.write(path, lock.merge_winners(held, elsewhere, [winner(f"{HERE}:of_another_device")]))
+    tritune.install(path)
     caplog.set_level(logging.INFO, logger="tritune")
 
     ran(kernel), ran(kernel, 9)
 
     assert [line for line in caplog.messages if "run" in line] == [
-        f"{HERE}: 1 kernel runs what {path} says for H100"
+        f"{HERE}: runs what {path} says for H100, which has entries of 2 kernels"
     ]
 
 
@@ -288,6 +333,35 @@ def test_a_tensor_named_in_the_key_counts_by_its_dtype_and_is_not_kept_alive(tmp
     assert len(behind._memo) == 1
 
 
+def in_threads(work, count=8):
+    """Call `work(0)`, `work(1)`… at once, each in a thread of its own."""
+    at_once, results = threading.Barrier(count), [None] * count
+
+    def begin(number):
+        at_once.wait()
+        results[number] = work(number)
+
+    threads = [threading.Thread(target=begin, args=(number,)) for number in range(count)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    return results
+
+
+def slowly(monkeypatch, module, name):
+    """Let a function of *module* take long enough for every thread to come to it."""
+    own, calls = getattr(module, name), []
+
+    def slow(*args, **kwargs):
+        calls.append(args)
+        time.sleep(0.05)
+        return own(*args, **kwargs)
+
+    monkeypatch.setattr(module, name, slow)
+    return calls
+
+
 def test_launches_of_several_threads_are_served(tmp_path, benchmarks, monkeypatch):
     # The interpreter changes `triton.language` while it runs: one at a time in there.
     interpret, inside = InterpretedFunction.run, threading.Lock()
@@ -298,19 +372,46 @@ def test_launches_of_several_threads_are_served(tmp_path, benchmarks, monkeypatc
 
     monkeypatch.setattr(InterpretedFunction, "run", one_at_a_time)
     kernel = fill()
-    installed(tmp_path, {key(n): config(32) for n in range(1, 9)})
-    found = []
+    installed(tmp_path, {key(n): config(16 if n % 2 else 32) for n in range(8)})
 
-    def work(n):
-        found.extend(ran(kernel, n) for _ in range(20))
+    found = in_threads(lambda number: [ran(kernel, (number + n) % 8) for n in range(40)])
 
-    threads = [threading.Thread(target=work, args=(n,)) for n in range(1, 9)]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
+    assert found == [[16 if (number + n) % 2 else 32 for n in range(40)] for number in range(8)]
+    assert benchmarks() == 0
 
-    assert (set(found), len(found), benchmarks()) == ({32}, 160, 0)
+
+def test_threads_that_launch_a_kernel_first_at_once_have_one_of_it(tmp_path, monkeypatch):
+    kernel = fill()
+    installed(tmp_path, {key(): config(32)})
+    made = slowly(monkeypatch, adopt, "_made")
+
+    found = in_threads(lambda _: adopt.kernel_of(kernel))
+
+    assert len(made) == 1
+    assert {id(one) for one in found} == {id(adopt.kernel_of(kernel))}
+
+
+def test_threads_that_ask_for_a_lockfile_first_at_once_have_one_of_it(tmp_path, monkeypatch):
+    path = locked(tmp_path / "t.lock", {key(): config(32)}, kernel=FILL)
+    read = slowly(monkeypatch, lookup, "Lockfile")
+
+    found = in_threads(lambda _: lookup.lockfile(path))
+
+    assert (len(read), len({id(one) for one in found})) == (1, 1)
+
+
+def test_configs_that_a_prune_function_makes_in_several_threads_are_all_known(
+    sweeping, monkeypatch
+):
+    def prune(listed, named, **kwargs):
+        return configs(64 * 2 ** kwargs["n"])
+
+    behind = sweeping(fill(configs(16), prune_configs_by={"early_config_prune": prune}))
+    slowly(monkeypatch, tuned, "of_foreign")
+
+    in_threads(lambda n: behind.admitted((), {"n": n, "FLAG": 1, "x": None, "y": None}), 4)
+
+    assert sorted(values["B"] for values in behind.tuning.values) == [16, 64, 128, 256, 512]
 
 
 # --- hooks --------------------------------------------------------------------------------
@@ -367,7 +468,7 @@ def test_torch_compile_finds_the_locked_config_and_no_model_that_would_drop_it(t
     missed = kernel.early_config_prune(kernel.configs, named, n=9, FLAG=1)
 
     assert (found, kernel.perf_model) == (kernel.configs[1], None)
-    assert missed is kernel.configs
+    assert missed == kernel.configs
     tritune.uninstall()
     assert kernel.perf_model() == 1.0
     assert path.exists()
@@ -455,6 +556,51 @@ def test_a_copy_of_an_autotuner_is_the_same_kernel(tmp_path):
     ran(kernel)
 
     assert ran(copy.copy(kernel)) == 32
+
+
+def test_what_a_copy_runs_is_said_of_the_copy_alone(tmp_path):
+    kernel = fill()
+    installed(tmp_path, {key(): config(32), key(9): config(16)})
+    ran(kernel)
+    again = copy.copy(kernel)
+
+    ran(again, 9)
+
+    assert (again.best_config.kwargs, kernel.best_config.kwargs) == ({"B": 16}, {"B": 32})
+
+
+def test_a_kernel_that_is_not_launched_yet_has_the_best_config_that_it_had(tmp_path):
+    kernel, tuned_before = fill(), fill(configs(16, 64))
+    ran(tuned_before)
+    installed(tmp_path, {key(): config(32)})
+
+    assert adopt.kernel_of(kernel) is not None
+    assert not hasattr(kernel, "best_config")
+    installed(tmp_path, {key(): config(16)})
+    assert adopt.kernel_of(tuned_before) is not None
+    assert tuned_before.best_config.kwargs == {"B": 64}
+
+
+def test_a_run_that_somebody_puts_in_place_of_ours_is_kept_and_routed(tmp_path, benchmarks):
+    kernel, launched = fill(), []
+    path = installed(tmp_path, {key(): config(32)})
+    ours = Autotuner.run
+
+    def theirs(self, *args, **kwargs):
+        launched.append(self)
+        return ours(self, *args, **kwargs)
+
+    Autotuner.run = theirs
+    try:
+        assert (ran(kernel), launched) == (32, [kernel])
+        tritune.uninstall()
+        assert (Autotuner.run, ran(kernel), benchmarks()) == (theirs, 64, 3)
+        tritune.install(path)
+        assert (ran(kernel), benchmarks()) == (32, 3)
+        tritune.uninstall()
+        assert (Autotuner.run, len(launched)) == (theirs, 2)
+    finally:
+        Autotuner.run = ours.__wrapped__
 
 
 def test_configs_that_are_replaced_at_run_time_are_followed(tmp_path, benchmarks):
@@ -843,6 +989,43 @@ def test_to_install_a_folder_is_an_error(tmp_path):
         f"{tmp_path}: it is a folder, not a lockfile\n"
         "hint: a sweep writes it beside the module of its problem"
     )
+
+
+SEVERAL = "one lockfile is installed at a time, and `tritune merge` makes one of two"
+
+
+def test_of_two_lockfiles_that_of_the_environment_is_installed_and_it_is_said(
+    tmp_path, monkeypatch, caplog
+):
+    kernel = fill()
+    first = locked(tmp_path / "first.lock", {key(): config(32)}, kernel=FILL)
+    other = locked(tmp_path / "other.lock", {key(): config(16)}, kernel=FILL)
+    monkeypatch.setenv("TRITUNE_LOCKFILE", str(first))
+
+    tritune.install(first)
+    tritune.install()
+    assert caplog.messages == []
+    tritune.install(other)
+
+    assert ran(kernel) == 32
+    assert caplog.messages == [f"TRITUNE_LOCKFILE is set, so {first} is installed, not {other}"]
+
+
+def test_several_lockfiles_in_the_environment_are_told_to_be_merged(
+    tmp_path, monkeypatch, caplog, benchmarks
+):
+    both = [str(locked(tmp_path / name, {key(): config(32)}, kernel=FILL)) for name in ("a", "b")]
+    monkeypatch.setenv("TRITUNE_LOCKFILE", os.pathsep.join(both))
+
+    with pytest.raises(LockError) as caught:
+        tritune.install()
+    installing.at_import()
+
+    assert caught.value.hint == SEVERAL
+    assert caplog.messages == [
+        f"{os.pathsep.join(both)}: there is no such lockfile, so nothing of it is served; {SEVERAL}"
+    ]
+    assert (ran(fill()), benchmarks()) == (64, 3)
 
 
 def test_a_damaged_lockfile_is_said_and_kernels_run_as_before(tmp_path, caplog, benchmarks):

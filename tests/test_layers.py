@@ -36,6 +36,7 @@ DRIVERS = (
     "tuned",
     "silicon",
     "routing",
+    "owning",
     "tracing",
 )
 """Where torch and triton may be imported: what runs in a child process or in production."""

@@ -14,6 +14,7 @@ import triton
 import triton.language as tl
 from triton.runtime.autotuner import Autotuner, Heuristics
 
+import tritune
 from test_adopt import _world, benchmarks, config, configs, installed, sweeping, timed
 from tritune import adopt, contract, intercept, wrappers
 from tritune.model import Config
@@ -148,6 +149,33 @@ def test_what_has_not_launched_before_the_install_is_not_told_of(tmp_path, caplo
 
     assert caplog.messages == []
     assert ran(kernel) == [32, 64, 0]
+
+
+def test_what_was_remembered_while_installed_is_forgotten_when_uninstalled(tmp_path, benchmarks):
+    kernel = wrapped()
+    kernel.kernel_cache[1][("of", "others")] = "stays"
+    ran(kernel, 7)
+    installed(tmp_path, LOCKED, kernel=NAME)
+    assert (ran(kernel), kernel.asked) == ([32, 64, 0], 2)
+
+    tritune.uninstall()
+
+    assert [len(held) for held in kernel.kernel_cache] == [1, 1]
+    assert wrappers._before == {}
+    assert (ran(kernel), ran(kernel, 7), kernel.asked) == ([64, 128, 0], [64, 128, 0], 3)
+
+
+def test_what_was_remembered_of_one_lockfile_is_not_served_once_another_is_installed(
+    tmp_path, caplog
+):
+    kernel = wrapped()
+    installed(tmp_path, LOCKED, kernel=NAME)
+    ran(kernel)
+
+    installed(tmp_path, {"n=8 WIDE=False x=f32 y=i32": config(16)}, kernel=NAME)
+
+    assert (ran(kernel), caplog.messages) == ([16, 32, 0], [])
+    assert kernel.options == {"fast": True}
 
 
 @KINDS

@@ -23,7 +23,7 @@ from typing import Any
 from triton.runtime.autotuner import Autotuner
 
 from tritune import contract as contracts
-from tritune import routing, tuned, undecorated, wrappers
+from tritune import owning, routing, tuned, undecorated, wrappers
 from tritune.adopted import Adopted
 from tritune.dispatch import Kernel
 from tritune.errors import KernelError
@@ -56,7 +56,6 @@ class _Seen:
 
 
 _scope: Scope | None = None
-_owners: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()
 _marked: weakref.WeakSet[Any] = weakref.WeakSet()
 _making = threading.RLock()
 
@@ -80,6 +79,7 @@ def end() -> None:
     with _making:
         _scope = None
         _route.end()
+        _forget_served()
         wrappers.end()
         for name in TRACED:
             if name in vars(Autotuner):
@@ -87,7 +87,15 @@ def end() -> None:
         for tuner in list(_marked):
             vars(tuner).pop(_SLOT, None)
         _marked.clear()
-        _owners.clear()
+        owning.owners.clear()
+
+
+def _forget_served() -> None:
+    """What is around a kernel that was served may launch what was locked without asking."""
+    served = {id(one) for one in list(_marked) if vars(one)[_SLOT].kernel is not None}
+    for thing in list(wrappers.that_launched()) if served else ():
+        if not isinstance(thing, Autotuner) and id(inside(thing)) in served:
+            wrappers.forget_launched(thing)
 
 
 def is_routing() -> bool:
@@ -102,9 +110,9 @@ def kernel_of(tuner: Any) -> Adopted | None:
         return None
     seen: _Seen | None = vars(tuner).get(_SLOT)
     if seen is None or seen.scope is not scope or seen.tuner != id(tuner):
-        return _adopt(tuner, scope)
+        return _adopt(tuner, scope, seen)
     if seen.configs is not tuner.configs and seen.configs != tuner.configs:
-        return _adopt(tuner, scope)  # its author gave it other configs
+        return _adopt(tuner, scope, seen)  # its author gave it other configs
     return seen.kernel
 
 
@@ -166,6 +174,7 @@ def tell_late() -> None:
     for thing in list(wrappers.that_launched()):
         if isinstance(thing, Autotuner):
             continue
+        wrappers.note_launched(thing)
         if kernel := adopted_at(thing):
             logger.warning(
                 "%s: the %s around it has launched it before tritune.install(), and what it "
@@ -189,8 +198,11 @@ def _is_around(thing: object, tuner: Any) -> bool:
     return hasattr(type(thing), "run") and any(one is tuner for one in contracts.layers(thing))
 
 
-def _adopt(tuner: Any, scope: Scope) -> Adopted | None:
+def _adopt(tuner: Any, scope: Scope, seen: _Seen | None) -> Adopted | None:
     with _making:
+        now: _Seen | None = vars(tuner).get(_SLOT)
+        if now is not None and now is not seen and now.scope is scope:
+            return now.kernel  # another thread has made it meanwhile, and may be launching it
         try:
             kernel = _made(tuner, scope)
         except KernelError as error:
@@ -209,26 +221,12 @@ def _made(tuner: Any, scope: Scope) -> Adopted | None:
     function = described(tuner)
     if scope.locked is not None and function.name not in scope.locked:
         return None
-    if not _owns(function, tuner):
+    if owning.is_traced(function, tuner):
         return None
+    owning.claim(function, tuner)
     tuning = tuned.of_foreign(tuner, function)
     return Adopted(
         tuning, undecorated.contract(function, tuning.default, tuning.key), scope.lockfile
-    )
-
-
-def _owns(function: contracts.Function, tuner: Any) -> bool:
-    """Whether its name is its own: what is locked for one kernel is not for another."""
-    owner = _owners.setdefault(function.name, tuner)
-    if owner is tuner or (owner.fn is tuner.fn and owner.configs == tuner.configs):
-        return True  # a copy, as some packages make for each device
-    if owner.base_fn is tuner.base_fn and not tuner.keys:
-        return False  # torch.compile makes such ones of those it traces
-    raise KernelError(
-        f"two autotuned kernels are `{function.name}`, and only the first runs what is locked",
-        where=function.where,
-        hint="what tells kernels apart is the name that their module holds them under: give each "
-        "one, as `double = make(2)`, where they come from a function or lie in a dictionary",
     )
 
 

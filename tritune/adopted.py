@@ -261,7 +261,7 @@ class Adopted(Kernel):
         )
 
     def _announce(self, device: DeviceIdentity) -> None:
-        """Say once a package how many of its kernels run what is locked."""
+        """Say once a package that it is served, and how many of its kernels the lockfile has."""
         package = self.name.partition(":")[0].partition(".")[0]
         if self._file is None or (self.lockfile, package) in _announced:
             return
@@ -273,8 +273,9 @@ class Adopted(Kernel):
             if name.partition(":")[0].partition(".")[0] == package
         ]
         count = sum(label in self._file.section(name) for name in own)
-        kernels = "1 kernel runs" if count == 1 else f"{count} kernels run"
-        lookup.logger.info("%s: %s what %s says for %s", package, kernels, self.lockfile, label)
+        held = "1 kernel" if count == 1 else f"{count} kernels"
+        text = "%s: runs what %s says for %s, which has entries of %s"
+        lookup.logger.info(text, package, self.lockfile, label, held)
 
     def _for_inductor(self, bound: dict[str, Any]) -> TritonConfig | None:
         try:

@@ -66,7 +66,8 @@ def pruner(
         dense = tuple([_dense(bound[name]) for name in tensors]) if layout else ()
         name = locked_name(number, values, dtypes, dense)
         if not name:
-            return configs if own is None else own(configs, named, **kwargs)
+            # A list of its own, by which `adopt` knows what torch makes of it.
+            return list(configs if own is None else own(configs, named, **kwargs))
         if name.isdigit():  # with what Dynamo has put into it: the results of heuristics
             return [configs[int(name)]]
         return [getattr(holder, name)]

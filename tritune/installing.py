@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import logging
+import os
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -32,7 +33,8 @@ def install(lockfile: str | Path | None = None) -> None:
 
     The lockfile is TRITUNE_LOCKFILE where that is set, else the one given. A call whose key is
     not locked does what it did without tritune. Launches in other threads may go on meanwhile.
-    What was installed before is no longer served.
+    What was installed before is no longer served. The file is read as it is now; a kernel under
+    `@tritune.kernel` keeps what it read when it was imported.
 
     Raises:
         TrituneError: no lockfile is named, or there is none; with TRITUNE_MISS=error also where
@@ -50,10 +52,12 @@ def install(lockfile: str | Path | None = None) -> None:
         raise LockError(
             "it is a folder, not a lockfile" if where.is_dir() else "there is no such lockfile",
             where=str(where),
-            hint="a sweep writes it beside the module of its problem",
+            hint=_several(str(path)) or "a sweep writes it beside the module of its problem",
         )
     uninstall()
     if not switches.off():
+        if lockfile and where != Path(lockfile).absolute():
+            logger.warning("TRITUNE_LOCKFILE is set, so %s is installed, not %s", where, lockfile)
         _say_damaged(where)
         _wait(where)
         adopt: Any = sys.modules.get("tritune.adopt")
@@ -61,11 +65,19 @@ def install(lockfile: str | Path | None = None) -> None:
             adopt.tell_late()
 
 
+def _several(path: str) -> str:
+    """What to do where the path is several of them; empty where it is not."""
+    parts = path.split(os.pathsep)
+    if len(parts) < 2 or not all(part and Path(part).is_file() for part in parts):
+        return ""
+    return "one lockfile is installed at a time, and `tritune merge` makes one of two"
+
+
 def _say_damaged(path: Path) -> None:
     """What is damaged is said now, and not once its kernels are imported; it costs no Triton."""
     from tritune import lookup
 
-    file = lookup.lockfile(path)
+    file = lookup.reread(path)
     for kernel in file.kernels:
         file.section(kernel)
     damages = filter(None, map(file.damage, ("", *file.kernels)))
@@ -117,7 +129,8 @@ def _begin(path: Path) -> None:
 
     file = lookup.lockfile(path)
     if file.document is None and file.error is None:
-        logger.warning("%s: there is no such lockfile, so nothing of it is served", path)
+        hint = f"; {several}" if (several := _several(switches.lockfile())) else ""
+        logger.warning("%s: there is no such lockfile, so nothing of it is served%s", path, hint)
     adopt.begin(adopt.Scope(path, frozenset(file.kernels)))
 
 

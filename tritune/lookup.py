@@ -191,11 +191,18 @@ _reading = threading.Lock()
 
 
 def lockfile(path: Path) -> Lockfile:
-    """The lockfile at *path*, read at most once a process."""
+    """The lockfile at *path*, read at most once a process, or an install."""
     with _reading:
         if path not in _files:
             _files[path] = Lockfile(path)
         return _files[path]
+
+
+def reread(path: Path) -> Lockfile:
+    """The lockfile at *path* as it is now; who holds what was read before keeps that."""
+    with _reading:
+        _files.pop(path, None)
+    return lockfile(path)
 
 
 def find(file: Lockfile, device: DeviceIdentity, asked: Asked, refusal: Refusal) -> Found:

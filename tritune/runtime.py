@@ -110,7 +110,9 @@ def kernel(
             tuning = tuned.of_jit(inner, default)
         names = tuning.key if key is None else key
         contract = contracts.check(function, tuning.default, key=names, like=like, near=near)
-        return dispatch.Kernel(tuning, contract, _lockfile(function, lockfile))
+        made = dispatch.Kernel(tuning, contract, _lockfile(function, lockfile))
+        dispatch.decorated.add(made.base_fn)
+        return made
 
     return decorate if decorated is None else decorate(decorated)
 

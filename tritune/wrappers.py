@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from typing import Any
 
 _forgetting: list[Any] = []
+_before: dict[int, set[Any]] = {}
+"""The id of a dictionary -> what launches had put there before the install."""
 
 
 def around(thing: Any) -> Iterator[Any]:
@@ -36,6 +38,19 @@ def that_launched() -> Iterator[Any]:
                 yield thing
 
 
+def note_launched(thing: Any) -> None:
+    """What *thing* remembers now is from before the install."""
+    _before.update({id(held): {*held} for held in _memories(thing)})
+
+
+def forget_launched(thing: Any) -> None:
+    """Take out what launches have put there since the install: what keys arguments is a tuple."""
+    for held in _memories(thing):
+        for key in list(held):
+            if isinstance(key, tuple) and key not in _before.get(id(held), ()):
+                held.pop(key, None)
+
+
 def forget(tuner: Any) -> None:
     """Let all that is around *tuner* ask it at every launch, until `end`.
 
@@ -50,6 +65,7 @@ def forget(tuner: Any) -> None:
 
 def end() -> None:
     """Let all of them remember again."""
+    _before.clear()
     while _forgetting:
         vars(_forgetting.pop()).pop("run", None)
 
