@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
-from weakref import WeakSet
 
 from triton.runtime.autotuner import Autotuner
 from triton.runtime.autotuner import Config as TritonConfig
@@ -26,7 +25,6 @@ from tritune.tuned import Passed, Served, Tuning
 MEMO_LIMIT = 4096
 """Keys remembered a kernel; a server that sees endless sizes must not grow for ever."""
 
-decorated: WeakSet[Any] = WeakSet()  # the functions below `@tritune.kernel`
 Call = tuple[tuple[Any, ...], dict[str, Any]]
 """The arguments of a launch, by position and by name."""
 

@@ -9,7 +9,7 @@ from typing import Any
 from triton.runtime.autotuner import Autotuner
 
 from tritune import contract as contracts
-from tritune import dispatch
+from tritune import tuned
 from tritune.errors import KernelError
 
 owners: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()
@@ -42,7 +42,7 @@ def is_traced(function: contracts.Function, tuner: Any) -> bool:
     """
     if tuner.keys:
         return False
-    if tuner.base_fn in dispatch.decorated:
+    if tuner.base_fn in tuned.decorated:
         return True
     owner = owners.get(function.name) or _at_its_name(function, tuner)
     return (

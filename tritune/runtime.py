@@ -111,7 +111,7 @@ def kernel(
         names = tuning.key if key is None else key
         contract = contracts.check(function, tuning.default, key=names, like=like, near=near)
         made = dispatch.Kernel(tuning, contract, _lockfile(function, lockfile))
-        dispatch.decorated.add(made.base_fn)
+        tuned.decorated.add(made.base_fn)
         return made
 
     return decorate if decorated is None else decorate(decorated)

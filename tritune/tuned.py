@@ -13,6 +13,7 @@ import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakSet
 
 from triton.runtime.autotuner import Autotuner
 from triton.runtime.autotuner import Config as TritonConfig
@@ -22,6 +23,9 @@ from tritune.contract import Contract, Function, incomplete, layers, rare
 from tritune.errors import KernelError
 from tritune.model import FIELDS, LAUNCH_OPTIONS, RARE, USUAL, Config, Value
 from tritune.words import an
+
+decorated: WeakSet[Any] = WeakSet()
+"""The functions below `@tritune.kernel`."""
 
 
 @dataclass(frozen=True, kw_only=True)
