@@ -9,7 +9,7 @@ import pytest
 
 from projects import Project
 from test_measure_sweep import Silent
-from tritune import blame, pipeline
+from tritune import blame, errors, pipeline
 from tritune.errors import TrituneError
 from tritune.model import Reason, Rejected, Report
 from tritune.pipeline.job import SweepOptions
@@ -99,3 +99,16 @@ def test_an_error_of_no_user_names_no_line():
 
     assert blame.line(own) == f"{__file__}:{own.__traceback__.tb_lineno}"
     assert blame.line(nobody) == blame.told(nobody) == ""
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("", "ValueError"),
+        ("no\nmore", "ValueError: no"),
+        (f"{'long ' * 60}", f"ValueError: {' '.join(['long'] * 37)} …"),
+        ("/path" * 100, f"ValueError: {('/path' * 100)[:188]} …"),
+    ],
+)
+def test_what_somebody_elses_code_raises_is_one_line_cut_at_a_word_where_there_is_one(said, told):
+    assert errors.line_of(ValueError(said)) == told

@@ -20,7 +20,7 @@ from fakes import evidence
 from projects import H200
 from test_adopt import _world, benchmarks, config, configs, fill, installed, key, ran
 from test_others import DRIVER
-from tritune import adopt, lock
+from tritune import adopt, lock, owning
 from tritune.model import Config, Lock, Problem, Winner
 
 __all__ = ["_world", "benchmarks"]
@@ -190,7 +190,13 @@ def as_dynamo_makes(kernel, listed):
     return triton.autotune(configs=listed, key=[])(kernel.fn)
 
 
-def test_what_dynamo_makes_of_a_served_kernel_is_not_served_again(tmp_path):
+@pytest.fixture(name="traced")
+def _traced(monkeypatch):
+    """Torch has what makes such autotuners."""
+    monkeypatch.setitem(sys.modules, owning.TRACER, sys)
+
+
+def test_what_dynamo_makes_of_a_served_kernel_is_not_served_again(tmp_path, traced):
     kernel = fill(configs(16, 32))
     installed(tmp_path, {key(): config(32)})
     pruned = kernel.early_config_prune(kernel.configs, {"x": None, "y": None}, n=9, FLAG=1)
@@ -214,8 +220,20 @@ def test_a_copy_that_shares_the_list_of_the_first_is_served_with_a_key_or_withou
     assert (ran(kernel), ran(copy.copy(kernel)), ran(again), benchmarks()) == (16, 16, 16, 0)
 
 
-def test_what_dynamo_has_made_before_the_install_runs_as_it_was_made(
+def test_what_a_package_makes_again_is_served_where_nothing_was_traced(
     tmp_path, monkeypatch, benchmarks
+):
+    monkeypatch.delitem(sys.modules, owning.TRACER, raising=False)
+    kernel = fill(configs(16, 32), key=())
+    installed(tmp_path, {"FLAG=1 x=f32 y=i32": config(32)})
+
+    again = as_dynamo_makes(kernel, configs(16, 32))
+
+    assert (ran(kernel), ran(again), benchmarks()) == (32, 32, 0)
+
+
+def test_what_dynamo_has_made_before_the_install_runs_as_it_was_made(
+    tmp_path, monkeypatch, benchmarks, traced
 ):
     # Its grids are those of its own configs: with another one they would be wrong.
     kernel = fill(configs(16, 32), key=())

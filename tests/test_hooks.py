@@ -31,7 +31,7 @@ from test_adopt import (
     zeroed,
 )
 from test_runtime import locked
-from tritune import hooks, intercept, lock, locktext, lookup
+from tritune import adopt, hooks, intercept, lock, locktext, lookup
 from tritune.check import Status, Today, judge
 from tritune.identity import hook_digest
 from tritune.load import own_hooks
@@ -248,6 +248,21 @@ def test_where_a_prune_function_fails_what_only_it_makes_is_missed_and_said(
     at, _, said = line.partition(" (RuntimeError: no NVML)")
     assert at == f"{MADE}: no locked config for {key()} on H100, so Triton autotunes it: {why}"
     assert not said
+
+
+def test_where_a_prune_function_fails_for_one_key_another_is_served_as_before(tmp_path):
+    def prune(listed, named, **_):
+        if named["n"] == 9:
+            raise RuntimeError("no NVML")
+        return listed
+
+    kernel = made(prune)
+    installed(tmp_path, {key(): config(128)}, kernel=MADE)
+    assert (ran(kernel), ran(kernel, 9)) == (128, 16)
+
+    adopt.kernel_of(kernel)._memo.clear()
+
+    assert ran(kernel) == 128
 
 
 def test_what_a_prune_function_makes_no_more_is_missed(tmp_path, caplog):

@@ -37,6 +37,7 @@ DRIVERS = (
     "silicon",
     "routing",
     "owning",
+    "pruning",
     "tracing",
 )
 """Where torch and triton may be imported: what runs in a child process or in production."""

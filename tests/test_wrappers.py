@@ -43,22 +43,23 @@ class Entry(triton.KernelInterface):
             self.fn.run(*args, grid=grid, warmup=warmup, **kwargs)
             cache[key] = self._said(args, kwargs)
             return
-        meta, hook = cache[key]
+        _, meta, hook = cache[key]
         if hook is not None:
             hook({**dict(zip(self.arg_names, args, strict=False)), **kwargs})
         self.jit.run(*args, grid=grid, warmup=warmup, **kwargs, **meta)
 
     def _said(self, args, kwargs):
-        meta, hook, layer = {}, None, self.fn
+        best, meta, hook, layer = None, {}, None, self.fn
         while layer is not self.jit:
             named = {**dict(zip(self.arg_names, args, strict=False)), **kwargs, **meta}
             if isinstance(layer, Autotuner):
-                meta |= layer.best_config.kwargs
-                hook = layer.best_config.pre_hook
+                best = layer.best_config
+                meta |= best.kwargs
+                hook = best.pre_hook
             elif isinstance(layer, Heuristics):
                 meta |= {name: value(named) for name, value in layer.values.items()}
             layer = layer.fn
-        return meta, hook
+        return best, meta, hook
 
 
 class Policy(Autotuner):
@@ -157,10 +158,11 @@ def test_what_was_remembered_while_installed_is_forgotten_when_uninstalled(tmp_p
     ran(kernel, 7)
     installed(tmp_path, LOCKED, kernel=NAME)
     assert (ran(kernel), kernel.asked) == ([32, 64, 0], 2)
+    kernel.kernel_cache[1][64, 64] = {"of": "others"}
 
     tritune.uninstall()
 
-    assert [len(held) for held in kernel.kernel_cache] == [1, 1]
+    assert [len(held) for held in kernel.kernel_cache] == [1, 2]
     assert wrappers._before == {}
     assert (ran(kernel), ran(kernel, 7), kernel.asked) == ([64, 128, 0], [64, 128, 0], 3)
 

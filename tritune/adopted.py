@@ -5,7 +5,6 @@ A miss does what the kernel would have done without tritune: it goes to its own 
 
 from __future__ import annotations
 
-import copy
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,9 +14,11 @@ from triton.runtime.autotuner import Config as TritonConfig
 
 from tritune import keys, lookup, routing, silicon, switches, tuned, undecorated
 from tritune.contract import Contract
-from tritune.dispatch import MEMO_LIMIT, Call, Kernel
-from tritune.errors import KernelError, line_of
+from tritune.dispatch import MEMO_LIMIT, Kernel
+from tritune.errors import KernelError
+from tritune.launcher import Call
 from tritune.model import Config, DeviceIdentity, Value
+from tritune.pruning import Pruning
 from tritune.tuned import PassedToAny, Served, Tuning
 
 _learning = threading.RLock()
@@ -40,14 +41,12 @@ class Adopted(Kernel):
         told = (*undecorated.ignored(contract, tuning.key), *undecorated.unrun(self.stock))
         self.notes: dict[str, None] = dict.fromkeys(told)
         """What a reader should know of it, in order, each once."""
-        self._prune = vars(self.stock).get("early_config_prune")
-        self._model = vars(self.stock).get("perf_model")
+        self._pruning = Pruning(self.stock, self.arg_names, self.notes)
         self._made: list[TritonConfig] = []
         """Configs that its prune function made, and that its list does not have."""
-        self._pruned: set[tuple[object, ...]] = set()
-        self._fails = ""
-        """What its prune function raised when it was last asked; empty where it gave a list."""
-        self._waits = self._prune is not None and self._has_unknown()
+        self._pruned: dict[tuple[object, ...], str] = {}
+        """A key that its prune function was asked of -> what it raised; empty where nothing."""
+        self._waits = self._pruning.is_there and self._has_unknown()
 
     def _decide(self, args: tuple[Any, ...], kwargs: dict[str, Any], grid: Any) -> Served | None:
         """The config that is locked; None where the launch is Triton's own."""
@@ -62,7 +61,7 @@ class Adopted(Kernel):
     @property
     def makes_configs(self) -> bool:
         """Whether its prune function may run what its list has not: that is known at a launch."""
-        return self._prune is not None
+        return self._pruning.is_there
 
     @property
     def best_config(self) -> TritonConfig:
@@ -96,7 +95,7 @@ class Adopted(Kernel):
         The function gets the caller's split of arguments and a copy of the list, which it may
         change as it likes. Where it fails, as those that ask a GPU do without one, all are left.
         """
-        kept = self._kept(args, kwargs, grid)
+        kept, _ = self._pruning.kept(args, kwargs, grid)
         if kept is None:
             return [dict(values) for values in self.tuning.values]
         self._learn(kept)
@@ -108,26 +107,8 @@ class Adopted(Kernel):
         """What its author's performance model leaves of these; None where it leaves out none.
 
         It says what may be fast, not what is right, so it limits only what a sweep begins with.
-        How many it leaves is for Triton's own code to say, as versions of it count differently.
         """
-        if self._model is None:
-            return None
-        kept = self._kept(args, kwargs, grid) or [tuned.copied(live) for live in self.stock.configs]
-        probe, named = copy.copy(self.stock), dict(zip(self.arg_names, args, strict=False))
-        vars(probe).update(
-            configs=[tuned.copied(live) for live in self.stock.configs],
-            nargs=named,
-            early_config_prune=lambda *_, **__: kept,
-        )
-        try:
-            with routing.let_through(probe):
-                left = list(probe.prune_configs({**kwargs, "grid": grid, "warmup": False}))
-        except Exception as error:  # noqa: BLE001  # somebody else's code raises anything
-            said = line_of(error)
-            self.notes[f"its perf_model fails, so it leaves out none ({said})"] = None
-            return None
-        if not left:
-            self.notes["its perf_model with its top_k leaves no config, so it is not obeyed"] = None
+        left = self._pruning.foreseen(args, kwargs, grid) or []
         return [tuned.values_of(live, self.tunables) for live in left] or None
 
     def stock_key(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
@@ -146,25 +127,6 @@ class Adopted(Kernel):
             return ""
         dtypes = [keys.dtype_name(v.dtype) for v in named.values() if hasattr(v, "dtype")]
         return " ".join([*(f"{name}={value}" for name, value in own.items()), *dtypes])
-
-    def _kept(
-        self, args: tuple[Any, ...], kwargs: Mapping[str, Any], grid: Any
-    ) -> list[TritonConfig] | None:
-        """What its prune function leaves; None where it has none, or it fails, or leaves none."""
-        if self._prune is None:
-            return None
-        copies = [tuned.copied(live) for live in self.stock.configs]
-        named = dict(zip(self.arg_names, args, strict=False))
-        try:
-            kept = list(self._prune(copies, named, grid=grid, warmup=False, **kwargs))
-        except Exception as error:  # noqa: BLE001  # somebody else's code raises anything
-            self._fails = said = line_of(error)
-            self.notes[f"its early_config_prune fails, so all configs are tried ({said})"] = None
-            return None
-        self._fails = ""
-        if not kept:
-            self.notes["its early_config_prune leaves no config, so all are tried"] = None
-        return kept or None
 
     def admits(
         self,
@@ -201,11 +163,19 @@ class Adopted(Kernel):
 
     def _ask_once(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], grid: Any) -> None:
         """Let the prune function make its configs for a key that is new."""
+        at = self._asked_at(self.bind(args, kwargs))
+        if at in self._pruned:
+            return
+        if len(self._pruned) >= MEMO_LIMIT:
+            self._pruned.clear()
+        kept, failure = self._pruning.kept(args, kwargs, grid)
+        if kept:
+            self._learn(kept)
+        self._pruned[at] = failure
+
+    def _asked_at(self, bound: Mapping[str, Any]) -> tuple[object, ...]:
         unset = dict.fromkeys(self.contract.scalars)  # what only a config that it makes will set
-        at = keys.memo(self.contract, {**unset, **self.bind(args, kwargs)})
-        if at not in self._pruned and len(self._pruned) < MEMO_LIMIT:
-            self._pruned.add(at)
-            self.admitted(args, kwargs, grid)
+        return keys.memo(self.contract, {**unset, **bound})
 
     def _has_unknown(self) -> bool:
         """Whether something is locked that its prune function has to make first."""
@@ -217,14 +187,22 @@ class Adopted(Kernel):
     def check_config(self, config: Mapping[str, Value], where: str) -> None:
         """Any may be tried: what its prune function makes is known at a launch only."""
 
-    def _refusal(self, config: Config, hook: str) -> str:
-        why = super()._refusal(config, hook)
-        if why or not self._fails or self._is_own(config.as_dict()):
-            return why
-        return (
-            "its config is not in its author's list, and the early_config_prune that may make it "
-            f"fails ({self._fails})"
-        )
+    def _refusing(self, bound: Mapping[str, Any]) -> lookup.Refusal:
+        refusal = super()._refusing(bound)
+        failure = self._pruned.get(self._asked_at(bound), "") if self._waits else ""
+        if not failure:
+            return refusal
+
+        def refused(config: Config, hook: str) -> str:
+            why = refusal(config, hook)
+            if why or self._is_own(config.as_dict()):
+                return why
+            return (
+                "its config is not in its author's list, and the early_config_prune that may make "
+                f"it fails ({failure})"
+            )
+
+        return refused
 
     def _is_own(self, config: Mapping[str, Value]) -> bool:
         return any(own.items() <= config.items() for own in self.tuning.values)

@@ -18,15 +18,12 @@ from tritune import contract as contracts
 from tritune import hooks, inductor, keys, lookup, misses, recall, silicon, switches
 from tritune.contract import Contract, call_site
 from tritune.errors import KernelError
-from tritune.launcher import Launcher
+from tritune.launcher import Call, Launcher
 from tritune.model import Config, Value
 from tritune.tuned import Passed, Served, Tuning
 
 MEMO_LIMIT = 4096
 """Keys remembered a kernel; a server that sees endless sizes must not grow for ever."""
-
-Call = tuple[tuple[Any, ...], dict[str, Any]]
-"""The arguments of a launch, by position and by name."""
 
 
 class Kernel(Autotuner):  # type: ignore[misc]
@@ -151,8 +148,9 @@ class Kernel(Autotuner):  # type: ignore[misc]
     def _as_served(self, kind: str, config: Mapping[str, Value]) -> Served:
         return Served(self.name, kind, config, self.live(config), self.tuning.untold)
 
-    def _refusal(self, config: Config, hook: str) -> str:
-        return self.tuning.refusal(config, hook)
+    def _refusing(self, _: Mapping[str, Any]) -> lookup.Refusal:
+        """What says why a locked config cannot be run by the launch with these arguments."""
+        return self.tuning.refusal
 
     def _run_otherwise(self, call: Call, grid: Any, warmup: bool) -> Any:  # noqa: FBT001
         args, kwargs = call
@@ -288,10 +286,10 @@ class Kernel(Autotuner):  # type: ignore[misc]
         )
         if device is None:
             if not keys.is_empty(self.contract, bound):
-                misses.refuse_unlocked(self._file, asked, self._refusal)
+                misses.refuse_unlocked(self._file, asked, self._refusing(bound))
             return self._default
         self._file.announce(device)
-        found = lookup.find(self._file, device, asked, self._refusal)
+        found = lookup.find(self._file, device, asked, self._refusing(bound))
         if found.config is not None:
             return self._as_served(found.kind, found.config.as_dict())
         if not keys.is_empty(self.contract, bound):

@@ -16,8 +16,10 @@ LINE = 200
 def line_of(error: Exception) -> str:
     """What somebody else's code raised, in a line; its type alone where it says nothing."""
     text = f"{type(error).__name__}: {error}".splitlines()[0]
-    cut = text[:LINE].rpartition(" ")[0] or text[:LINE]
-    return (f"{cut} …" if len(text) > LINE else text).rstrip(": ")
+    if len(text) <= LINE:
+        return text.rstrip(": ")
+    words = text[:LINE].rpartition(" ")[0]  # not where a long path is most of it
+    return f"{words if len(words) > LINE // 2 else text[:LINE]} …"
 
 
 class TrituneError(Exception):

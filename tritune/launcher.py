@@ -20,6 +20,8 @@ from triton.backends.compiler import BaseBackend
 from triton.runtime.driver import driver
 from triton.runtime.jit import JITFunction
 
+Call = tuple[tuple[Any, ...], dict[str, Any]]
+"""The arguments of a launch, by position and by name."""
 BINARIES = 4096
 """Specialisations remembered a kernel."""
 _ABSENT = object()

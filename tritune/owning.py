@@ -12,6 +12,8 @@ from tritune import contract as contracts
 from tritune import tuned
 from tritune.errors import KernelError
 
+TRACER = "torch._higher_order_ops.triton_kernel_wrap"
+"""What makes such autotuners for torch.compile."""
 owners: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()
 """A name -> the first autotuner that was launched under it."""
 
@@ -40,7 +42,7 @@ def is_traced(function: contracts.Function, tuner: Any) -> bool:
     configs again: were it served, it would be pruned without end. It has no key, and a list of
     its own; a copy that a package makes for each device shares the list of the first one.
     """
-    if tuner.keys:
+    if tuner.keys or TRACER not in sys.modules:
         return False
     if tuner.base_fn in tuned.decorated:
         return True

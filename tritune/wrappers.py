@@ -44,10 +44,11 @@ def note_launched(thing: Any) -> None:
 
 
 def forget_launched(thing: Any) -> None:
-    """Take out what launches have put there since the install: what keys arguments is a tuple."""
+    """Take out what launches have put there since the install; a table of its own stays."""
     for held in _memories(thing):
-        for key in list(held):
-            if isinstance(key, tuple) and key not in _before.get(id(held), ()):
+        for key, value in list(held.items()):
+            is_launch = isinstance(key, tuple) and _is_of_a_launch(value)
+            if is_launch and key not in _before.get(id(held), ()):
                 held.pop(key, None)
 
 
@@ -97,6 +98,12 @@ def _holders(thing: Any) -> Iterator[Any]:
 
 def _has_run(kind: type) -> bool:
     return any("run" in vars(one) for one in kind.__mro__)
+
+
+def _is_of_a_launch(value: object) -> bool:
+    """Whether it is, or holds, what only a launch can have given: a binary, or a config."""
+    parts = value if isinstance(value, tuple | list) else (value,)
+    return any(_is_tritons(type(part)) for part in parts)
 
 
 def _is_tritons(kind: type) -> bool:
