@@ -6,7 +6,11 @@ The kernels run in Triton's interpreter; a driver that only answers questions st
 from __future__ import annotations
 
 import logging
-from functools import partial
+import os
+import subprocess
+import sys
+from functools import partial, wraps
+from pathlib import Path
 
 import pytest
 import torch
@@ -61,19 +65,56 @@ class Sets:
         named["y"].zero_()
 
 
+def same(hook):
+    @wraps(hook)
+    def around(named):
+        hook(named)
+
+    return around
+
+
+@same
+def wrapped(named):
+    named["y"].zero_()
+
+
 @pytest.mark.parametrize(
     ("hook", "name"),
     [
         (None, ""),
         (zeroed, "test_adopt:zeroed"),
-        (partial(partial(zeroed)), "test_adopt:zeroed"),
-        (Sets(), "test_hooks:Sets"),
-        (Sets().method, "test_hooks:Sets.method"),
+        (partial(partial(zeroed)), "test_adopt:zeroed()"),
+        (Sets(), "test_hooks:Sets()"),
+        (Sets, "test_hooks:Sets"),
+        (wrapped, "test_hooks:wrapped()"),
+        (Sets.method, "test_hooks:Sets.method"),
+        (Sets().method, "test_hooks:Sets.method()"),
         (lambda _: None, "test_hooks:<lambda>"),
     ],
 )
 def test_a_hook_is_named_by_the_function_that_runs(hook, name):
     assert hooks.name(hook) == name
+
+
+def test_the_hook_of_a_script_is_named_as_where_its_file_is_imported(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(
+        "from tritune import hooks\n"
+        "class Z:\n    def __call__(self, named): ...\n    def zero(self, named): ...\n"
+        "def zero(named): ...\n"
+        "print(*map(hooks.name, (Z(), Z().zero, zero)))\n"
+    )
+    path = os.pathsep.join([str(tmp_path), str(Path(__file__).parent.parent)])
+    env = {**os.environ, "PYTHONPATH": path}
+
+    said = [
+        subprocess.run(
+            [sys.executable, *how], env=env, capture_output=True, text=True, check=True
+        ).stdout.strip()
+        for how in ([str(script)], ["-c", "import train"])
+    ]
+
+    assert said == ["train:Z() train:Z.zero() train:zero"] * 2
 
 
 def filler(value):
