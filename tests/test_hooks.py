@@ -9,6 +9,7 @@ import logging
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from functools import partial, wraps
 from pathlib import Path
 
@@ -35,7 +36,7 @@ from test_adopt import (
     zeroed,
 )
 from test_runtime import locked
-from tritune import hooks, intercept, lock, locktext, lookup
+from tritune import evidenced, hooks, intercept, lock, lockscan, locktext, lookup
 from tritune.check import Status, Today, judge
 from tritune.identity import hook_digest
 from tritune.load import own_hooks
@@ -237,13 +238,125 @@ def test_a_kernel_with_tritunes_line_misses_an_entry_whose_hook_is_gone(tmp_path
     assert "it was locked with the pre_hook `test_adopt:zeroed`" in caplog.text
 
 
-def test_a_file_with_no_hook_in_it_is_not_asked_for_one(tmp_path, monkeypatch):
-    kernel = fill()
-    installed(tmp_path, {key(): config(32)})
-    asked = []
-    monkeypatch.setattr(lookup.Lockfile, "_said", lambda *args: asked.append(args) or "")
+OTHER = f"{FILL}_too"
+"""Another kernel of the same file."""
 
-    assert (ran(kernel), asked) == (32, [])
+
+def both(path, hook="", other=ZEROED):
+    """A lockfile of two kernels, each with a hook of its own."""
+    locked(path, {key(): config(32), key(9): config(32)})
+    held = lock.read(path)
+    entries = [
+        (replace(at, kernel=kernel), replace(entry, evidence=evidence(hook=named)))
+        for at, entry in held.entries
+        for kernel, named in ((FILL, hook), (OTHER, other))
+    ]
+    lock.write(path, replace(held, entries=tuple(sorted(entries, key=lambda one: str(one[0])))))
+    return path
+
+
+def damaged(path):
+    """The same, with a line of each kernel's evidence damaged."""
+    text = path.read_text()
+    assert text.count('"us": 10.0') == 4
+    path.write_text(text.replace('"us": 10.0', '"us": 10..0'))
+    return path
+
+
+def test_a_kernel_with_no_hook_is_asked_for_none_whatever_others_have(
+    tmp_path, monkeypatch, benchmarks
+):
+    read = []
+    monkeypatch.setattr(evidenced, "_loaded", lambda text: read.append(text) or {})
+    monkeypatch.setattr(lockscan.Scan, "evidence", lambda *args: read.append(args) or {})
+    tritune.install(both(tmp_path / "t.lock"))
+    kernel = fill()
+
+    assert (ran(kernel), ran(kernel, 9), benchmarks(), read) == (32, 32, 0, [])
+
+
+def test_whether_a_kernel_has_hooks_is_searched_for_once_and_its_evidence_found_once(tmp_path):
+    calls = []
+
+    class Counted(lockscan.Scan):
+        def mentions(self, kernel, word):
+            calls.append("mentions")
+            return super().mentions(kernel, word)
+
+        def evidence(self, kernel):
+            calls.append("evidence")
+            return super().evidence(kernel)
+
+    scanned = lockscan.scan(both(tmp_path / "t.lock").read_bytes())
+    counted = Counted(data=scanned.data, head=scanned.head, kernels=scanned.kernels)
+    bare, hooked = (evidenced.Evidenced(counted, None, kernel) for kernel in (FILL, OTHER))
+
+    assert [bare.hook("H100", key(n)) for n in (8, 9)] == ["", ""]
+    assert calls == ["mentions"]
+    assert [hooked.hook("H100", key(n)) for n in (8, 9)] == [ZEROED, ZEROED]
+    assert calls == ["mentions", "mentions", "evidence"]
+
+
+def test_damaged_evidence_is_no_miss_of_a_kernel_without_hooks_in_a_file_with_others(
+    tmp_path, benchmarks
+):
+    tritune.install(damaged(both(tmp_path / "t.lock")))
+
+    assert (ran(fill()), benchmarks()) == (32, 0)
+
+
+def test_an_entry_whose_evidence_is_damaged_is_missed_where_its_kernel_has_hooks(
+    tmp_path, caplog, benchmarks
+):
+    tritune.install(damaged(both(tmp_path / "t.lock", ZEROED, "")))
+
+    assert (ran(fill(configs(16, 64, hook=zeroed))), benchmarks()) == (64, 2)
+    assert caplog.messages == [
+        (
+            f"{FILL}: no locked config for {key()} on H100, so Triton autotunes it: its evidence "
+            "is damaged, so nothing says which pre_hook it was locked with"
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [('"hook": ', '"hook":'), ('"hook": ', '"hook"  :  '), ("n=8", r"n\u003d8")],
+)
+def test_a_hook_is_found_however_its_line_is_written(tmp_path, caplog, before, after):
+    kernel = fill(configs(16, 32))
+    path = locked(tmp_path / "t.lock", {key(): config(16)}, kernel=FILL, hook=ZEROED)
+    path.write_text(path.read_text().replace(before, after))
+    tritune.install(path)
+
+    assert ran(kernel) == 32
+    assert "it was locked with the pre_hook `test_adopt:zeroed`" in caplog.text
+
+
+class Overtaken(lookup.Lockfile):
+    """After each look at what was scanned, another thread has read the whole."""
+
+    held: lockscan.Scan | None = None
+
+    @property
+    def _scan(self):
+        scan, self.held = self.held, None if self._sections else self.held
+        if self._sections and scan:
+            self.document = self._whole(scan.data)
+        return scan
+
+    @_scan.setter
+    def _scan(self, scan):
+        self.held = scan
+
+
+def test_a_look_up_survives_that_another_thread_reads_the_whole_meanwhile(tmp_path):
+    file = Overtaken(both(tmp_path / "t.lock"))
+    file._sections = {OTHER: file._section(OTHER)}
+
+    assert file.evidence(OTHER).hook("H100", key()) == ZEROED
+    assert file.held is None
+    assert file.evidence(FILL).hook("H100", key()) == ""
 
 
 def made(prune):
