@@ -135,6 +135,27 @@ def test_the_digest_of_a_hook_is_of_its_code_and_of_what_it_reaches():
     assert len(hook_digest(Sets())) == 8
 
 
+def emptied(named, how):
+    how(named)
+
+
+GIVEN_TO_IT = [
+    ("c",), ("d",), ["c", "d"], {"c": 1}, {"c": 2}, {"c": [1]}, 1, "1", None,
+    zeroed, other, partial(zeroed, 1), partial(zeroed, partial(other)),
+    partial(zeroed, (other,)), [zeroed], Sets().method, Sets, torch.float16, torch.zeros,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "give", [lambda it: partial(emptied, it), lambda it: partial(emptied, how=it)]
+)
+def test_the_digest_of_a_partial_is_of_all_that_it_is_given(give):
+    digests = [hook_digest(give(value)) for value in GIVEN_TO_IT]
+
+    assert len({*digests}) == len(GIVEN_TO_IT)
+    assert digests == [hook_digest(give(value)) for value in GIVEN_TO_IT]
+
+
 # --- in the lockfile ------------------------------------------------------------------------
 
 
