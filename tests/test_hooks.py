@@ -39,7 +39,7 @@ from test_runtime import locked
 from tritune import evidenced, hooks, intercept, lock, lockscan, locktext, lookup
 from tritune.check import Status, Today, judge
 from tritune.identity import hook_digest
-from tritune.load import own_hooks
+from tritune.load import Loaded, describe, own_hooks
 from tritune.lockrender import render
 from tritune.model import Config, Entry, KernelInfo, Winner
 
@@ -183,23 +183,44 @@ def test_a_kept_entry_names_the_hook_of_today(tmp_path):
     assert (kept.evidence.hook, kept.evidence.us) == ("", entry.evidence.us)
 
 
-def info(configs_, hooks_) -> KernelInfo:
+def info(configs_, hooks_, *, one_hook=False) -> KernelInfo:
     own = tuple(map(Config.of, configs_))
     return KernelInfo(
         name="k", file="", line=1, params=(), constexprs=(), tunables=("B",), default=own[0],
-        configs=own, hooks=hooks_, key=(), near=None, lockfile="", problem="", problem_line=1,
-        problem_params=(), source="",
+        configs=own, hooks=hooks_, has_one_hook=one_hook, key=(), near=None, lockfile="",
+        problem="", problem_line=1, problem_params=(), source="",
     )  # fmt: skip
 
 
 def test_a_config_has_the_hook_of_the_authors_that_it_is_or_the_one_that_all_share():
     listed = [{"B": 1}, {"B": 2}]
-    mixed, shared = info(listed, ("m:z@1", "")), info(listed, ("m:z@1", "m:z@1"))
+    mixed = info(listed, ("m:z@1", ""))
+    shared = info(listed, ("m:z@1", "m:z@1"), one_hook=True)
+    alike = info(listed, ("m:z@1", "m:z@1"))
 
     assert mixed.hook_of(Config.of({"B": 1, "num_ctas": 2})) == "m:z@1"
     assert mixed.hook_of(Config.of({"B": 2})) == mixed.hook_of(Config.of({"B": 3})) == ""
     assert shared.hook_of(Config.of({"B": 3})) == "m:z@1"
-    assert info(listed, ()).hook_of(Config.of({"B": 1})) == ""
+    assert (alike.hook_of(Config.of({"B": 2})), alike.hook_of(Config.of({"B": 3}))) == ("m:z@1", "")
+    assert info(listed, (), one_hook=True).hook_of(Config.of({"B": 1})) == ""
+
+
+def a_problem():
+    raise NotImplementedError
+
+
+@pytest.mark.parametrize("is_shared", [True, False])
+def test_a_sweep_names_a_hook_for_a_config_of_nobodys_where_a_launch_runs_one(sweeping, is_shared):
+    first = filler(3)
+    listed = [*configs(16, hook=first), *configs(32, hook=first if is_shared else filler(3))]
+    behind = sweeping(fill(listed))
+    told = describe(Loaded(behind, a_problem))
+    other_ = config(64)
+
+    assert told.hooks[0] == told.hooks[1] != ""
+    assert told.hook_of(Config.of(other_)) == (told.hooks[0] if is_shared else "")
+    assert bool(behind.tuning.no_hook(other_)) is not is_shared
+    assert told.hook_of(Config.of(config(32))) == told.hooks[1]
 
 
 def test_the_hooks_of_a_kernel_stand_beside_its_configs_and_nowhere_if_it_has_none(sweeping):
