@@ -292,19 +292,19 @@ def test_a_config_in_python_has_the_hook_that_it_was_measured_with_and_its_impor
     assert export.unwritten(entries) == ()
 
 
-def test_a_hook_that_cannot_be_imported_is_a_comment():
-    entries = hooked("ops:make.<locals>.zero@12345678")
+@pytest.mark.parametrize("hook", ["ops:make.<locals>.zero", "ops:Zero()", "ops:Zero.fill()"])
+def test_a_hook_that_cannot_be_imported_is_a_comment(hook):
+    entries = hooked(f"{hook}@12345678")
 
     source = export.configs_source(KERNEL, "H200", entries)
 
     assert (
         "    # M=1 a=f16\n"
-        "    # FILL IN pre_hook: it was measured with ops:make.<locals>.zero, which cannot be "
-        "imported\n"
+        f"    # FILL IN pre_hook: it was measured with {hook}, which cannot be imported\n"
         '    triton.Config({"BLOCK_M": 16}, num_warps=4),\n'
     ) in source
     assert "import ops" not in source
-    assert export.unwritten(entries) == ("ops:make.<locals>.zero",)
+    assert export.unwritten(entries) == (hook,)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,12 @@ The kernels run in Triton's interpreter; a driver that only answers questions st
 from __future__ import annotations
 
 import logging
-from functools import partial
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from functools import partial, wraps
+from pathlib import Path
 
 import pytest
 import torch
@@ -31,10 +36,10 @@ from test_adopt import (
     zeroed,
 )
 from test_runtime import locked
-from tritune import adopt, hooks, intercept, lock, locktext, lookup
+from tritune import adopt, evidenced, hooks, intercept, lock, lockscan, locktext, lookup
 from tritune.check import Status, Today, judge
 from tritune.identity import hook_digest
-from tritune.load import own_hooks
+from tritune.load import Loaded, describe, own_hooks
 from tritune.lockrender import render
 from tritune.model import Config, Entry, KernelInfo, Winner
 
@@ -61,19 +66,56 @@ class Sets:
         named["y"].zero_()
 
 
+def same(hook):
+    @wraps(hook)
+    def around(named):
+        hook(named)
+
+    return around
+
+
+@same
+def wrapped(named):
+    named["y"].zero_()
+
+
 @pytest.mark.parametrize(
     ("hook", "name"),
     [
         (None, ""),
         (zeroed, "test_adopt:zeroed"),
-        (partial(partial(zeroed)), "test_adopt:zeroed"),
-        (Sets(), "test_hooks:Sets"),
-        (Sets().method, "test_hooks:Sets.method"),
+        (partial(partial(zeroed)), "test_adopt:zeroed()"),
+        (Sets(), "test_hooks:Sets()"),
+        (Sets, "test_hooks:Sets"),
+        (wrapped, "test_hooks:wrapped()"),
+        (Sets.method, "test_hooks:Sets.method"),
+        (Sets().method, "test_hooks:Sets.method()"),
         (lambda _: None, "test_hooks:<lambda>"),
     ],
 )
 def test_a_hook_is_named_by_the_function_that_runs(hook, name):
     assert hooks.name(hook) == name
+
+
+def test_the_hook_of_a_script_is_named_as_where_its_file_is_imported(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(
+        "from tritune import hooks\n"
+        "class Z:\n    def __call__(self, named): ...\n    def zero(self, named): ...\n"
+        "def zero(named): ...\n"
+        "print(*map(hooks.name, (Z(), Z().zero, zero)))\n"
+    )
+    path = os.pathsep.join([str(tmp_path), str(Path(__file__).parent.parent)])
+    env = {**os.environ, "PYTHONPATH": path}
+
+    said = [
+        subprocess.run(
+            [sys.executable, *how], env=env, capture_output=True, text=True, check=True
+        ).stdout.strip()
+        for how in ([str(script)], ["-c", "import train"])
+    ]
+
+    assert said == ["train:Z() train:Z.zero() train:zero"] * 2
 
 
 def filler(value):
@@ -91,6 +133,27 @@ def test_the_digest_of_a_hook_is_of_its_code_and_of_what_it_reaches():
     assert hook_digest(zeroed) != hook_digest(other) != hook_digest(same)
     assert hook_digest(partial(zeroed, 1)) != hook_digest(partial(zeroed, 2))
     assert len(hook_digest(Sets())) == 8
+
+
+def emptied(named, how):
+    how(named)
+
+
+GIVEN_TO_IT = [
+    ("c",), ("d",), ["c", "d"], {"c": 1}, {"c": 2}, {"c": [1]}, 1, "1", None,
+    zeroed, other, partial(zeroed, 1), partial(zeroed, partial(other)),
+    partial(zeroed, (other,)), [zeroed], Sets().method, Sets, torch.float16, torch.zeros,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "give", [lambda it: partial(emptied, it), lambda it: partial(emptied, how=it)]
+)
+def test_the_digest_of_a_partial_is_of_all_that_it_is_given(give):
+    digests = [hook_digest(give(value)) for value in GIVEN_TO_IT]
+
+    assert len({*digests}) == len(GIVEN_TO_IT)
+    assert digests == [hook_digest(give(value)) for value in GIVEN_TO_IT]
 
 
 # --- in the lockfile ------------------------------------------------------------------------
@@ -120,23 +183,44 @@ def test_a_kept_entry_names_the_hook_of_today(tmp_path):
     assert (kept.evidence.hook, kept.evidence.us) == ("", entry.evidence.us)
 
 
-def info(configs_, hooks_) -> KernelInfo:
+def info(configs_, hooks_, *, one_hook=False) -> KernelInfo:
     own = tuple(map(Config.of, configs_))
     return KernelInfo(
         name="k", file="", line=1, params=(), constexprs=(), tunables=("B",), default=own[0],
-        configs=own, hooks=hooks_, key=(), near=None, lockfile="", problem="", problem_line=1,
-        problem_params=(), source="",
+        configs=own, hooks=hooks_, has_one_hook=one_hook, key=(), near=None, lockfile="",
+        problem="", problem_line=1, problem_params=(), source="",
     )  # fmt: skip
 
 
 def test_a_config_has_the_hook_of_the_authors_that_it_is_or_the_one_that_all_share():
     listed = [{"B": 1}, {"B": 2}]
-    mixed, shared = info(listed, ("m:z@1", "")), info(listed, ("m:z@1", "m:z@1"))
+    mixed = info(listed, ("m:z@1", ""))
+    shared = info(listed, ("m:z@1", "m:z@1"), one_hook=True)
+    alike = info(listed, ("m:z@1", "m:z@1"))
 
     assert mixed.hook_of(Config.of({"B": 1, "num_ctas": 2})) == "m:z@1"
     assert mixed.hook_of(Config.of({"B": 2})) == mixed.hook_of(Config.of({"B": 3})) == ""
     assert shared.hook_of(Config.of({"B": 3})) == "m:z@1"
-    assert info(listed, ()).hook_of(Config.of({"B": 1})) == ""
+    assert (alike.hook_of(Config.of({"B": 2})), alike.hook_of(Config.of({"B": 3}))) == ("m:z@1", "")
+    assert info(listed, (), one_hook=True).hook_of(Config.of({"B": 1})) == ""
+
+
+def a_problem():
+    raise NotImplementedError
+
+
+@pytest.mark.parametrize("is_shared", [True, False])
+def test_a_sweep_names_a_hook_for_a_config_of_nobodys_where_a_launch_runs_one(sweeping, is_shared):
+    first = filler(3)
+    listed = [*configs(16, hook=first), *configs(32, hook=first if is_shared else filler(3))]
+    behind = sweeping(fill(listed))
+    told = describe(Loaded(behind, a_problem))
+    other_ = config(64)
+
+    assert told.hooks[0] == told.hooks[1] != ""
+    assert told.hook_of(Config.of(other_)) == (told.hooks[0] if is_shared else "")
+    assert bool(behind.tuning.no_hook(other_)) is not is_shared
+    assert told.hook_of(Config.of(config(32))) == told.hooks[1]
 
 
 def test_the_hooks_of_a_kernel_stand_beside_its_configs_and_nowhere_if_it_has_none(sweeping):
@@ -196,13 +280,125 @@ def test_a_kernel_with_tritunes_line_misses_an_entry_whose_hook_is_gone(tmp_path
     assert "it was locked with the pre_hook `test_adopt:zeroed`" in caplog.text
 
 
-def test_a_file_with_no_hook_in_it_is_not_asked_for_one(tmp_path, monkeypatch):
-    kernel = fill()
-    installed(tmp_path, {key(): config(32)})
-    asked = []
-    monkeypatch.setattr(lookup.Lockfile, "_said", lambda *args: asked.append(args) or "")
+OTHER = f"{FILL}_too"
+"""Another kernel of the same file."""
 
-    assert (ran(kernel), asked) == (32, [])
+
+def both(path, hook="", other=ZEROED):
+    """A lockfile of two kernels, each with a hook of its own."""
+    locked(path, {key(): config(32), key(9): config(32)})
+    held = lock.read(path)
+    entries = [
+        (replace(at, kernel=kernel), replace(entry, evidence=evidence(hook=named)))
+        for at, entry in held.entries
+        for kernel, named in ((FILL, hook), (OTHER, other))
+    ]
+    lock.write(path, replace(held, entries=tuple(sorted(entries, key=lambda one: str(one[0])))))
+    return path
+
+
+def damaged(path):
+    """The same, with a line of each kernel's evidence damaged."""
+    text = path.read_text()
+    assert text.count('"us": 10.0') == 4
+    path.write_text(text.replace('"us": 10.0', '"us": 10..0'))
+    return path
+
+
+def test_a_kernel_with_no_hook_is_asked_for_none_whatever_others_have(
+    tmp_path, monkeypatch, benchmarks
+):
+    read = []
+    monkeypatch.setattr(evidenced, "_loaded", lambda text: read.append(text) or {})
+    monkeypatch.setattr(lockscan.Scan, "evidence", lambda *args: read.append(args) or {})
+    tritune.install(both(tmp_path / "t.lock"))
+    kernel = fill()
+
+    assert (ran(kernel), ran(kernel, 9), benchmarks(), read) == (32, 32, 0, [])
+
+
+def test_whether_a_kernel_has_hooks_is_searched_for_once_and_its_evidence_found_once(tmp_path):
+    calls = []
+
+    class Counted(lockscan.Scan):
+        def mentions(self, kernel, word):
+            calls.append("mentions")
+            return super().mentions(kernel, word)
+
+        def evidence(self, kernel):
+            calls.append("evidence")
+            return super().evidence(kernel)
+
+    scanned = lockscan.scan(both(tmp_path / "t.lock").read_bytes())
+    counted = Counted(data=scanned.data, head=scanned.head, kernels=scanned.kernels)
+    bare, hooked = (evidenced.Evidenced(counted, None, kernel) for kernel in (FILL, OTHER))
+
+    assert [bare.hook("H100", key(n)) for n in (8, 9)] == ["", ""]
+    assert calls == ["mentions"]
+    assert [hooked.hook("H100", key(n)) for n in (8, 9)] == [ZEROED, ZEROED]
+    assert calls == ["mentions", "mentions", "evidence"]
+
+
+def test_damaged_evidence_is_no_miss_of_a_kernel_without_hooks_in_a_file_with_others(
+    tmp_path, benchmarks
+):
+    tritune.install(damaged(both(tmp_path / "t.lock")))
+
+    assert (ran(fill()), benchmarks()) == (32, 0)
+
+
+def test_an_entry_whose_evidence_is_damaged_is_missed_where_its_kernel_has_hooks(
+    tmp_path, caplog, benchmarks
+):
+    tritune.install(damaged(both(tmp_path / "t.lock", ZEROED, "")))
+
+    assert (ran(fill(configs(16, 64, hook=zeroed))), benchmarks()) == (64, 2)
+    assert caplog.messages == [
+        (
+            f"{FILL}: no locked config for {key()} on H100, so Triton autotunes it: its evidence "
+            "is damaged, so nothing says which pre_hook it was locked with"
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [('"hook": ', '"hook":'), ('"hook": ', '"hook"  :  '), ("n=8", r"n\u003d8")],
+)
+def test_a_hook_is_found_however_its_line_is_written(tmp_path, caplog, before, after):
+    kernel = fill(configs(16, 32))
+    path = locked(tmp_path / "t.lock", {key(): config(16)}, kernel=FILL, hook=ZEROED)
+    path.write_text(path.read_text().replace(before, after))
+    tritune.install(path)
+
+    assert ran(kernel) == 32
+    assert "it was locked with the pre_hook `test_adopt:zeroed`" in caplog.text
+
+
+class Overtaken(lookup.Lockfile):
+    """After each look at what was scanned, another thread has read the whole."""
+
+    held: lockscan.Scan | None = None
+
+    @property
+    def _scan(self):
+        scan, self.held = self.held, None if self._sections else self.held
+        if self._sections and scan:
+            self.document = self._whole(scan.data)
+        return scan
+
+    @_scan.setter
+    def _scan(self, scan):
+        self.held = scan
+
+
+def test_a_look_up_survives_that_another_thread_reads_the_whole_meanwhile(tmp_path):
+    file = Overtaken(both(tmp_path / "t.lock"))
+    file._sections = {OTHER: file._section(OTHER)}
+
+    assert file.evidence(OTHER).hook("H100", key()) == ZEROED
+    assert file.held is None
+    assert file.evidence(FILL).hook("H100", key()) == ""
 
 
 def made(prune):

@@ -1019,8 +1019,8 @@ def test_a_config_in_python_whose_hook_the_kernel_does_not_have_is_refused(proje
 
     assert (known.exit_code, unknown.exit_code) == (0, 2), known.stderr
     assert unknown.stderr == (
-        "error: mine:BEST: it has a pre_hook, which no lockfile can hold, and the kernel's own "
-        "configs have none\n"
+        "error: mine:BEST: it has a pre_hook, of which a lockfile holds the name alone; the "
+        "kernel has none for it\n"
     )
 
 

@@ -182,6 +182,26 @@ def test_a_locked_config_that_is_wrong_by_now_is_a_no(project, gpu, monkeypatch)
 
 
 @pytest.mark.lowering
+def test_an_entry_whose_hook_is_gone_is_a_no_and_is_not_timed_without_it(project, gpu):
+    gpu(lambda _: 100.0)
+    held = lock.read(project.lockfile)
+    [(at, entry), *others] = held.entries
+    hooked = replace(entry, evidence=replace(entry.evidence, hook="ops:zero@12345678"))
+    lock.write(project.lockfile, replace(held, entries=((at, hooked), *others)))
+
+    result = run()
+
+    assert result.exit_code == 1, result.output
+    assert shown(result)[-2:] == [
+        (
+            f"not timed: scale_kernel on H200: {KEYS[0]}: it was locked with the pre_hook "
+            "`ops:zero`, and its config has none now"
+        ),
+        "1 entry timed with Triton 3.9.0, 3 % allowed: 1 does not run, or is wrong",
+    ]
+
+
+@pytest.mark.lowering
 def test_an_op_that_fails_by_now_is_a_no(project, gpu):
     gpu(lambda _: 100.0)
     project.edit("ops.py", "def scale(x):\n", "def scale(x):\n    assert x.numel() < 2000\n")

@@ -43,7 +43,7 @@ class Row:
     """Of the tensors of the call, in order; None where the table does not say."""
     values: tuple[tuple[str, Value], ...]
     hooked: bool = False
-    """Something has to run before a launch with it, which no lockfile can hold."""
+    """Something has to run before a launch with it, of which a lockfile holds the name alone."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

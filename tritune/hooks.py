@@ -8,6 +8,7 @@ which costs no source; the digest of its code is for `tritune check`.
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
@@ -16,13 +17,23 @@ from tritune.contract import module_of
 
 
 def name(hook: Any) -> str:
-    """`package.module:qualname`, the same however the module was imported; empty for no hook."""
+    """`package.module:qualname`, the same however the module was imported; empty for no hook.
+
+    With `()` behind it where that names no hook, but what makes one: an object, a method of one,
+    a partial, a wrapper.
+    """
     if hook is None:
         return ""
     plain = code_of(hook)
+    made = "" if hook is plain else "()"
+    return f"{module_of(_file(plain), plain.__module__)}:{plain.__qualname__}{made}"
+
+
+def _file(plain: Any) -> str:
     code = getattr(plain, "__code__", None)
-    module = module_of(code.co_filename, plain.__module__) if code else plain.__module__
-    return f"{module}:{plain.__qualname__}"
+    if code is not None:
+        return str(code.co_filename)
+    return getattr(sys.modules.get(plain.__module__), "__file__", None) or ""
 
 
 def code_of(hook: Any) -> Any:

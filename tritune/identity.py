@@ -17,7 +17,7 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from functools import partial, reduce
-from types import FunctionType, ModuleType
+from types import FunctionType, MethodType, ModuleType
 
 from tritune import hooks
 
@@ -42,11 +42,17 @@ def hook_digest(hook: Callable[..., object]) -> str:
     """8 hexadecimal digits of a `pre_hook`: its code, what it is given with it, what it reaches."""
     given: list[str] = []
     while isinstance(hook, partial):
-        given += [_constant(value) for value in hook.args]
-        given += [f"{name}={_constant(value)}" for name, value in sorted(hook.keywords.items())]
+        named = [*enumerate(hook.args), *sorted(hook.keywords.items())]
+        leaves = [leaf for name, value in named for leaf in _leaves(str(name), value)]
+        given += [f"{name}={_given(value)}" for name, value in leaves]
         hook = hook.func
     code = _digest(hooks.code_of(hook), _reached_on_the_host)
     return hashlib.sha256("\n".join([code, *given]).encode()).hexdigest()[:8]
+
+
+def _given(value: object) -> str:
+    is_code = isinstance(value, (partial, MethodType)) or _is_code(value)
+    return hook_digest(value) if is_code and callable(value) else _constant(value)
 
 
 def _digest(root: object, reached: Reached) -> str:

@@ -88,6 +88,7 @@ def describe(loaded: Loaded) -> KernelInfo:
         default=Config.of(kernel.default),
         configs=own_configs(kernel),
         hooks=own_hooks(kernel),
+        has_one_hook=kernel.tuning.has_one_hook,
         key=tuple(kernel.key_names),
         near=kernel.near,
         lockfile=str(kernel.lockfile),

@@ -55,14 +55,19 @@ class Scan:
             found[device] = entries
         return found or None
 
-    def entry(self, kernel: str, device: str, key: str) -> Any:
-        """One of the entries that `configs` gave, as JSON has it; empty where it is damaged."""
-        start, end = (_blocks(self.data, 3, *self.kernels[kernel]) or {})[device]
-        _, _, rest = self.data[start:end].partition(f"\n    {json.dumps(key)}: ".encode())
-        try:
-            return json.JSONDecoder().raw_decode(rest.decode("ascii"))[0]
-        except ValueError:
-            return {}
+    def mentions(self, kernel: str, word: bytes) -> bool:
+        """Whether *word* stands anywhere in the entries of *kernel*."""
+        return self.data.find(word, *self.kernels[kernel]) >= 0
+
+    def evidence(self, kernel: str) -> Mapping[tuple[str, str], bytes]:
+        """Device label and key -> the evidence, unread, of what `configs` gave."""
+        found: dict[tuple[str, str], bytes] = {}
+        for device, (start, end) in (_blocks(self.data, 3, *self.kernels[kernel]) or {}).items():
+            lines = self.data[start:end].split(b"\n")
+            keys = json.loads(b"[" + b",".join(line[4:-3] for line in lines[1::_LINES]) + b"]")
+            for key, line in zip(keys, lines[3::_LINES], strict=True):
+                found[device, key] = line.removeprefix(b'     "evidence": ')
+        return found
 
 
 def text_of(data: bytes, path: str) -> str:

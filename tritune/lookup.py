@@ -16,6 +16,7 @@ from pathlib import Path
 
 from tritune import devicelabels, lockscan, locktext, nearby, predicate
 from tritune.errors import LockError
+from tritune.evidenced import Evidenced
 from tritune.keys import joined
 from tritune.model import Config, DeviceIdentity, Value
 
@@ -23,11 +24,8 @@ logger = logging.getLogger("tritune")
 
 Keys = Mapping[str, Mapping[str, Value]]
 """Key -> config of one kernel on one device."""
-UNREADABLE = "what is damaged in its evidence"
-"""A reach that no size is within, and a hook that no config has."""
 DEFAULT = "it runs its default"
-HOOK = b'"hook": "'
-"""What a file with no hook in it does not have."""
+UNTOLD = "its evidence is damaged, so nothing says which pre_hook it was locked with"
 Refusal = Callable[[Config, str], str]
 """Why a kernel cannot run a locked config, with the hook of its entry; empty when it can."""
 
@@ -64,7 +62,7 @@ class Lockfile:
     """One lockfile as this process sees it: read once, damaged or not.
 
     Of evidence only the reach is looked at, by a look-up that `near` decides, and the hook, of a
-    file that has one: no other launch depends on it, and `tritune check` reads it.
+    kernel that has one: no other launch depends on it, and `tritune check` reads it.
     """
 
     def __init__(self, path: Path) -> None:
@@ -76,6 +74,7 @@ class Lockfile:
         """Where the file is laid out as we write it: all but its head is still to be read."""
         self.document = self._read()
         self._sections: dict[str, lockscan.Configs] = {}
+        self._evidence: dict[str, Evidenced] = {}
         self._announced = False
 
     def label(self, device: DeviceIdentity) -> str | None:
@@ -104,21 +103,12 @@ class Lockfile:
     def near(self, kernel: str) -> tuple[str, ...]:
         return dict(self.document.near).get(kernel, ()) if self.document else ()
 
-    def reach(self, kernel: str, label: str, key: str) -> str:
-        """The sizes that an entry was verified to serve; empty where its evidence names none."""
-        return self._said(kernel, label, key, "reach")
-
-    def hook(self, kernel: str, label: str, key: str) -> str:
-        """The hook that an entry was measured with; empty where its evidence names none."""
-        if self._scan is not None and HOOK not in self._scan.data:
-            return ""
-        return self._said(kernel, label, key, "hook")
-
-    def _said(self, kernel: str, label: str, key: str, name: str) -> str:
-        scan, kernels = self._scan, self.document.kernels if self.document else {}
-        entry = scan.entry(kernel, label, key) if scan else kernels[kernel][label][key]
-        evidence = entry.get("evidence")
-        return str(evidence.get(name, "")) if isinstance(evidence, Mapping) else UNREADABLE
+    def evidence(self, kernel: str) -> Evidenced:
+        """What the entries of its section say beside their configs."""
+        if kernel not in self._evidence:
+            scan = self._scan  # first: another thread may read the whole meanwhile
+            self._evidence[kernel] = Evidenced(scan, self.document, kernel)
+        return self._evidence[kernel]
 
     def announce(self, device: DeviceIdentity) -> None:
         """Say once which file and which device's entries this process runs."""
@@ -237,14 +227,14 @@ def _of_device(file: Lockfile, label: str | None, asked: Asked, refusal: Refusal
         return None
     keys = section[label]
     if asked.text in keys:
-        hook = file.hook(asked.kernel, label, asked.text)
+        hook = file.evidence(asked.kernel).hook(label, asked.text)
         return _served("exact", keys[asked.text], hook, refusal)
     return _near(file, label, asked, refusal)
 
 
-def _served(kind: str, values: Mapping[str, Value], hook: str, refusal: Refusal) -> Found:
+def _served(kind: str, values: Mapping[str, Value], hook: str | None, refusal: Refusal) -> Found:
     config = Config.of(values)
-    why = refusal(config, hook)
+    why = UNTOLD if hook is None else refusal(config, hook)
     return Found(kind="default", why=why) if why else Found(kind=kind, config=config)
 
 
@@ -258,7 +248,8 @@ def _near(file: Lockfile, label: str, asked: Asked, refusal: Refusal) -> Found:
     if not locked or not value or not min(locked) <= 2 * value <= 4 * max(locked):
         return Found(kind="default", why=_has(keys))
     at = nearby.nearest(locked, value)
-    config, reach = keys[locked[at]], file.reach(asked.kernel, label, locked[at])
+    config, evidence = keys[locked[at]], file.evidence(asked.kernel)
+    reach = evidence.reach(label, locked[at])
     if reach and not nearby.within(reach, asked.near, value):
         what = f"{asked.near}={at} would serve it, but its config is verified for {reach} alone"
         return Found(kind="default", why=what)
@@ -266,7 +257,7 @@ def _near(file: Lockfile, label: str, asked: Asked, refusal: Refusal) -> Found:
     if broken:
         what = f"{asked.near}={at} would serve it, but its config breaks {broken}"
         return Found(kind="default", why=what)
-    return _served("near", config, file.hook(asked.kernel, label, locked[at]), refusal)
+    return _served("near", config, evidence.hook(label, locked[at]), refusal)
 
 
 def _broken(constraints: tuple[str, ...], names: Mapping[str, object]) -> str:

@@ -244,6 +244,8 @@ class KernelInfo:
     """Its own list, where it stands over `@triton.autotune`; else only the default."""
     hooks: tuple[str, ...] = ()
     """The `pre_hook` of each of these, empty where it has none; nothing where none has one."""
+    has_one_hook: bool = True
+    """Whether it is one for all: two that only look the same are a hook of no other config."""
     key: tuple[str, ...]
     near: str | None
     lockfile: str
@@ -269,12 +271,12 @@ class KernelInfo:
     """What a reader should know of it, a line each."""
 
     def hook_of(self, config: Config) -> str:
-        """The `pre_hook` of one of its configs, or the one that all of them share."""
+        """The `pre_hook` that the kernel runs with a config: its own, or the one that all share."""
         said = config.as_dict().items()
         for own, hook in zip(self.configs, self.hooks, strict=False):
             if own.as_dict().items() <= said:
                 return hook
-        return self.hooks[0] if len({*self.hooks}) == 1 else ""
+        return self.hooks[0] if self.hooks and self.has_one_hook else ""
 
     @property
     def short(self) -> str:

@@ -139,7 +139,7 @@ def refusals(
 def _no_hook(tuning: Any, config: Config) -> str:
     if tuning.live(config.as_dict()).pre_hook is not None:
         return ""
-    return "it has a pre_hook, which no lockfile can hold, and the kernel's own configs have none"
+    return "it has a pre_hook, of which a lockfile holds the name alone; the kernel has none for it"
 
 
 def _of_kernel(kernel: Any, facts: dict[str, Any]) -> Subject:

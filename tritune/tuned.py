@@ -1,7 +1,7 @@
 """tuned: what stands under `@tritune.kernel` -> `Tuning`: its configs, the live one of each.
 
-A `pre_hook` is code, so no lockfile can hold it: it belongs to the kernel's own list of
-configs, and a locked config is matched back to it. What is for tuning only (`reset_to_zero`,
+A `pre_hook` is code, and a lockfile can hold only its name: it belongs to the kernel's own list
+of configs, and a locked config is matched back to it. What is for tuning only (`reset_to_zero`,
 `restore_value`) is kept for a sweep and never run in production; the autotuner's own hooks and
 its pruning never run at all, except that the prune function of a kernel that nobody decorated
 says what a launch may run.
@@ -53,6 +53,11 @@ class Tuning:
         has_heuristics = self.stock is not None and hasattr(self.fn, "values")
         return {"num_ctas": RARE["num_ctas"]} if has_heuristics else {}
 
+    @property
+    def has_one_hook(self) -> bool:
+        """Whether all its configs have the same one, or none, which any other config gets too."""
+        return len({id(live.pre_hook) for live in self.configs}) == 1
+
     def live(self, config: Mapping[str, Value]) -> TritonConfig:
         """The kernel's own Config of these values, or a new one with the hook all share.
 
@@ -62,11 +67,11 @@ class Tuning:
             if values.items() <= config.items():
                 extra = {n: v for n, v in config.items() if n not in values and _says(n, v)}
                 return _extended(live, extra) if extra else live
-        return to_triton(config, self.configs[0].pre_hook if self._one_hook() else None)
+        return to_triton(config, self.configs[0].pre_hook if self.has_one_hook else None)
 
     def no_hook(self, config: Mapping[str, Value]) -> str:
         """Why no hook can be given to *config*; empty when its hook is known."""
-        if self._one_hook() or any(v.items() <= config.items() for v in self.values):
+        if self.has_one_hook or any(v.items() <= config.items() for v in self.values):
             return ""
         return "it is none of the kernel's own configs, and their pre_hooks differ"
 
@@ -85,9 +90,6 @@ class Tuning:
         if (why := self.no_hook(config.as_dict())) or not hook:
             return why
         return hooks.gone(hook, hooks.name(self.live(config.as_dict()).pre_hook))
-
-    def _one_hook(self) -> bool:
-        return len({id(live.pre_hook) for live in self.configs}) == 1
 
 
 class Served:

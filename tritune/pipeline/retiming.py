@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tritune import choose, paired, places, setting
+from tritune import choose, hooks, paired, places, setting
 from tritune import compile as compiling
 from tritune.errors import EnvironmentFaultError, TrituneError
 from tritune.journal import Journal
@@ -138,16 +138,26 @@ def _retime(job: Job, bound: float, wanted: Wanted) -> Iterator[Retimed]:
         found = compiling.find_launches(pool, defaults, job.observer.advance)
         keys = {one.candidate.problem: one.key for one in found.launches if one.grids}
         matches = tuple(_matches(job, keys, held))
-        able = tuple(one for one in matches if prepare.can_launch(job, one.entry.config))
+        lost = {one.at: why for one in matches if (why := _lost_hook(job, one.entry))}
+        there = (one for one in matches if one.at not in lost)
+        able = tuple(one for one in there if prepare.can_launch(job, one.entry.config))
         made, rejected = _compile(job, pool, able)
     outcomes = _race(job, made, able)
     for one in matches:
-        timed[one.at] = _retimed(job, one, (*rejected, *outcomes), bound)
+        if one.at in lost:
+            timed[one.at] = _plain(one.at, one.entry, why=lost[one.at], is_past=True)
+        else:
+            timed[one.at] = _retimed(job, one, (*rejected, *outcomes), bound)
     # Of an op that fails the key is not known, so any entry that is left may be its own.
     failed = next((f"{one.candidate.problem}: {one.detail}" for one in found.rejected), "")
     for at, entry in held.items():
         left = _plain(at, entry, why=failed or NO_SHAPE, is_past=bool(failed))
         yield timed.get(at) or left
+
+
+def _lost_hook(job: Job, entry: Entry) -> str:
+    """Why a launch misses it, so that its time without the hook says nothing."""
+    return hooks.gone(entry.evidence.hook, job.info.hook_of(entry.config))
 
 
 def _at(job: Job, key: str) -> LockedKey:
