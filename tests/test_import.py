@@ -545,6 +545,20 @@ def test_a_config_that_a_constraint_rules_out_is_taken_and_told(tmp_path, monkey
 
 
 @pytest.mark.lowering
+def test_the_next_step_has_paths_as_words_of_a_shell(project, tmp_path):
+    path = table(tmp_path, {"1000": {"BLOCK": 512, "num_warps": 4}}, "mine.json")
+    (project.folder / "sweeps/scale.yaml").rename(project.folder / "sweeps/my scale.yaml")
+    sweep = ("--sweep", "sweeps/my scale.yaml", *SCALE[2:])
+
+    done = run("import", path, *sweep, "--axis", "n", "--lockfile", "my own.lock")
+
+    assert done.stderr.splitlines()[-1] == (
+        "next: tritune sweep 'sweeps/my scale.yaml' --lockfile 'my own.lock' times them, and says "
+        "what beats them"
+    )
+
+
+@pytest.mark.lowering
 def test_a_config_outside_the_space_is_taken_and_told_and_one_that_does_not_compile_is_refused(
     project, tmp_path
 ):

@@ -27,7 +27,7 @@ from tritune.model import (
 )
 from tritune.pipeline.job import Job, near
 from tritune.pipeline.searched import Searched
-from tritune.words import plural
+from tritune.words import plural, shell
 from tritune.workers import Pool
 
 FIRST_FEW = 3
@@ -79,7 +79,7 @@ def _refuse_empty(job: Job, configs: Sequence[Config]) -> None:
         raise SpecError(
             f"they leave none of {plural(len(configs), 'config')} on any problem",
             where=job.sweep.where("constraints"),
-            hint=f"`tritune show space {job.sweep.path}` says what each of them removes",
+            hint=f"`tritune show space {shell(job.sweep.path)}` says what each of them removes",
         )
     job.warnings.extend(
         f"{problem}: the constraints leave no config, so only the default is tried"

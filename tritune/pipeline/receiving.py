@@ -19,6 +19,7 @@ from tritune.pipeline.job import near, near_constraints
 from tritune.pipeline.looking import described, desks
 from tritune.pipeline.searched import Searched
 from tritune.pipeline.swept import Swept, refusals
+from tritune.words import shell
 
 MOST_NAMED = 4
 """Configs that a refusal names."""
@@ -92,7 +93,7 @@ def home(sweep: Path | None, kernel: str | None) -> Home:
 
 
 def _without_line(about: subjects.Subject, kernel: str) -> str:
-    line = f"`tritune init {kernel}` says which line to add"
+    line = f"`tritune init {shell(kernel)}` says which line to add"
     if about.kind != subjects.AUTOTUNED:
         return line
     swept = "--sweep FILE is for a kernel that nobody decorated: the sweep file of an op"
