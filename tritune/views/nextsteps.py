@@ -121,16 +121,12 @@ def _passed(report: Report) -> str:
     places = [found[1] for one in _lost(report) if (found := _PLACED_VALUE.search(one.detail))]
     if not places:
         return ""
-    return f"mend what the caller of {_short(report)} passes for {places[0]}, or that line"
+    return f"mend what the caller of {report.kernel.short} passes for {places[0]}, or that line"
 
 
 def _mending(reports: Sequence[Report]) -> str:
     """What is the reader's to mend: no kernel of an installed package."""
-    own = [_short(one) for one in reports if not one.kernel.installed]
+    own = [one.kernel.short for one in reports if not one.kernel.installed]
     if not own:
         return f"mend the problem function {reports[0].kernel.problem.rpartition(':')[2]}"
     return f"mend {', '.join(own)} or {'its' if len(own) == 1 else 'their'} problem function"
-
-
-def _short(report: Report) -> str:
-    return report.kernel.name.rpartition(":")[2]
