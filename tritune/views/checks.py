@@ -17,9 +17,6 @@ if TYPE_CHECKING:
 
     from tritune.check import Finding, Status
 
-UNTIMED = ("unmeasured", "older")
-"""What is served as it is, and a sweep of all times."""
-
 
 def findings_page(
     findings: Sequence[Finding],
@@ -47,13 +44,13 @@ def findings_page(
 
 def _steps(failed: Sequence[Finding], files: Sequence[Path], into: str) -> Iterator[str]:
     """What mends what failed, by its kind; of what is unknown here that is not known either."""
-    kinds = dict.fromkeys(one.status.value for one in failed)
-    if {*kinds} - {*UNTIMED, "orphan", "unknown"}:
+    if any(one.status.is_due for one in failed):
         yield f"on such a GPU, {shell('tritune', 'sweep', '--stale', *files)}{into}"
-    if what := " and ".join(kind for kind in kinds if kind in UNTIMED):
-        sweeps = dict.fromkeys(one.sweep for one in failed if one.status.value in UNTIMED)
+    if untimed := [one for one in failed if one.status.is_untimed]:
+        what = " and ".join(dict.fromkeys(one.status.value for one in untimed))
+        sweeps = dict.fromkeys(one.sweep for one in untimed)
         yield f"on such a GPU, tritune sweep {shell(*sweeps)}{into} times what is {what}"
-    if orphans := dict.fromkeys(one.file for one in failed if one.status.value == "orphan"):
+    if orphans := dict.fromkeys(one.file for one in failed if one.status.is_orphan):
         yield f"delete what is an orphan from {', '.join(orphans)}, or add a shape that asks for it"
 
 
