@@ -631,13 +631,16 @@ def test_a_kernel_that_the_program_itself_holds_is_warned_of_unless_it_is_guarde
     assert "in the program itself" not in said[1]
     assert (folder / "train/filled.yaml").read_text(encoding="utf-8").splitlines()[:3] == [
         f"# Launches of train:filled, as `tritune trace` saw them; of {folder}/train.py.",
-        "# A sweep imports that program, and so runs it again: put what it runs under",
+        (
+            "# It is in the program itself, which a sweep imports and so runs again: "
+            "put what it runs under"
+        ),
         (
             '# `if __name__ == "__main__":`, '
-            "or its kernels into a module of their own and trace it again."
+            "or the kernel into a module of its own and trace it again."
         ),
     ]
-    assert "A sweep imports" not in (folder / "guarded/filled.yaml").read_text(encoding="utf-8")
+    assert "a sweep imports" not in (folder / "guarded/filled.yaml").read_text(encoding="utf-8")
 
 
 # --- inside a process ---------------------------------------------------------------------

@@ -81,7 +81,7 @@ def _kernel_dict(traced: Traced, kernel: TracedKernel) -> dict[str, Any]:
         "left_out": [
             {"key": key, "why": why} for name, key, why in traced.left_out if name == kernel.name
         ],
-        "is_run_again": kernel.name in traced.run_again,
+        "is_run_again": kernel.name in dict(traced.run_again),
     }
 
 
@@ -178,12 +178,8 @@ def _warned(traced: Traced) -> Iterator[str]:
                 f"the space of {path} is a guess around the only config that {kernel.name} "
                 "lists: widen it, or narrow it"
             )
-        if kernel.name in traced.run_again:
-            yield (
-                f"{kernel.name} is in the program itself, which a sweep imports and so runs again: "
-                'put what it runs under `if __name__ == "__main__":`, '
-                "or the kernel into a module of its own and trace it again"
-            )
+        if again := dict(traced.run_again).get(kernel.name):
+            yield f"{kernel.name} {again}"
 
 
 def _next(traced: Traced) -> Iterator[str]:
