@@ -447,7 +447,7 @@ def test_where_no_project_names_the_sweep_file_a_sweep_is_promised_on_condition(
     tmp_path, monkeypatch
 ):
     monkeypatch.chdir(ROOT)
-    monkeypatch.setattr("tritune.cli.import_._project", lambda: ())
+    monkeypatch.setattr("tritune.cli.project.named", lambda: ())
     into = ("--lockfile", str(tmp_path / "tritune.lock"), "--kernel", MATMUL)
     path = table(tmp_path, {"1": vllm(16, 64, 128)}, "device_name=NVIDIA_H200.json")
 
