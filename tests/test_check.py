@@ -203,6 +203,24 @@ def test_the_next_step_of_files_that_were_named_names_them(project):
     assert result.stdout.endswith("next: on such a GPU, tritune sweep --stale sweeps/scale.yaml\n")
 
 
+def test_paths_in_the_next_steps_are_words_of_a_shell(project):
+    (project.folder / "sweeps/scale.yaml").rename(project.folder / "sweeps/my scale.yaml")
+    project.edit_evidence(unmeasured=True)
+    project.lockfile.rename(project.folder / "my.lock; ls")
+
+    result = run("check", "--strict", "sweeps/my scale.yaml", "--lockfile", "my.lock; ls")
+    project.edit(*SEMANTIC["a helper"])
+    stale = run("check", "sweeps/my scale.yaml", "--lockfile", "my.lock; ls")
+
+    assert result.stdout.splitlines()[-1] == (
+        "next: on such a GPU, tritune sweep 'sweeps/my scale.yaml' --lockfile 'my.lock; ls' times "
+        "what is unmeasured"
+    )
+    assert stale.stdout.splitlines()[-1] == (
+        "next: on such a GPU, tritune sweep --stale 'sweeps/my scale.yaml' --lockfile 'my.lock; ls'"
+    )
+
+
 def test_github_gets_an_annotation_at_the_line_of_every_stale_entry(project):
     project.edit(*SEMANTIC["a helper"])
 

@@ -230,6 +230,19 @@ def test_the_hooks_of_a_kernel_stand_beside_its_configs_and_nowhere_if_it_has_no
     assert (own_hooks(mixed), own_hooks(plain)) == ((ZEROED, ""), ())
 
 
+class Empty(list[str]):
+    """A hook that is nothing to `bool()`."""
+
+    def __call__(self, named):
+        named["y"].zero_()
+
+
+def test_a_hook_that_is_an_empty_collection_is_one_all_the_same(sweeping):
+    hooked = sweeping(fill([*configs(16, hook=Empty()), *configs(32)]))
+
+    assert own_hooks(hooked) == (f"test_hooks:Empty@{hook_digest(Empty())}", "")
+
+
 # --- served ---------------------------------------------------------------------------------
 
 

@@ -447,7 +447,7 @@ def test_where_no_project_names_the_sweep_file_a_sweep_is_promised_on_condition(
     tmp_path, monkeypatch
 ):
     monkeypatch.chdir(ROOT)
-    monkeypatch.setattr("tritune.cli.import_._project", lambda: ())
+    monkeypatch.setattr("tritune.cli.project.named", lambda: ())
     into = ("--lockfile", str(tmp_path / "tritune.lock"), "--kernel", MATMUL)
     path = table(tmp_path, {"1": vllm(16, 64, 128)}, "device_name=NVIDIA_H200.json")
 
@@ -542,6 +542,20 @@ def test_a_config_that_a_constraint_rules_out_is_taken_and_told(tmp_path, monkey
         f"{path}: M=1 N=14336 K=4096 a=f16 b=f16: the sweep file's `BLOCK_M < 2 * max(M, 16)` "
         "rules its config out; it is locked all the same\n"
     ) in result.stderr
+
+
+@pytest.mark.lowering
+def test_the_next_step_has_paths_as_words_of_a_shell(project, tmp_path):
+    path = table(tmp_path, {"1000": {"BLOCK": 512, "num_warps": 4}}, "mine.json")
+    (project.folder / "sweeps/scale.yaml").rename(project.folder / "sweeps/my scale.yaml")
+    sweep = ("--sweep", "sweeps/my scale.yaml", *SCALE[2:])
+
+    done = run("import", path, *sweep, "--axis", "n", "--lockfile", "my own.lock")
+
+    assert done.stderr.splitlines()[-1] == (
+        "next: tritune sweep 'sweeps/my scale.yaml' --lockfile 'my own.lock' times them, and says "
+        "what beats them"
+    )
 
 
 @pytest.mark.lowering

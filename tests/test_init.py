@@ -223,6 +223,42 @@ def test_a_skeleton_and_a_file_that_are_filled_in_are_ready_to_sweep():
     assert "the whole space" in result.stdout
 
 
+HEURISTIC = """
+import triton
+import triton.language as tl
+
+
+@triton.heuristics({"HAS": lambda args: args["acc"] is not None, "BLOCK": lambda args: 64})
+@triton.jit
+def pass_on(x, acc, out, n, HAS: tl.constexpr, TILE: tl.constexpr, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + at, tl.load(x + at, mask=at < n), mask=at < n)
+
+
+@triton.heuristics({"EVEN": lambda args: args["n"] % 2 == 0})
+@triton.jit
+def plain(x, n, EVEN):
+    tl.store(x, n)
+"""
+
+
+def test_a_drafted_launch_leaves_out_what_heuristics_set():
+    Path("computed.py").write_text(HEURISTIC, encoding="utf-8")
+
+    assert run("init", "computed.py:pass_on").exit_code == 0
+    line = next(
+        text for text in run("init", "computed.py:plain").stderr.splitlines() if "@" in text
+    )
+
+    assert "        # pass_on[lambda meta: (...,)](x, acc, out, n)\n" in (
+        Path("pass_on_problem.py").read_text(encoding="utf-8")
+    )
+    assert "        # plain[lambda meta: (...,)](x, n)\n" in (
+        Path("plain_problem.py").read_text(encoding="utf-8")
+    )
+    assert '`@tritune.kernel(key=["n"], default=dict(num_warps=4))`' in line
+
+
 def test_a_kernel_is_called_what_its_module_has_it_under():
     text = f"{OPS}\n\nclass Ops:\n    forward = bare\n"
     Path("ops.py").write_text(text, encoding="utf-8")

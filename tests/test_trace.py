@@ -6,6 +6,7 @@ events that know their time for its clock.
 
 from __future__ import annotations
 
+import errno
 import functools
 import json
 import os
@@ -34,7 +35,7 @@ from projects import HELPERS, OPS, STAND_IN, SWEEP
 from test_adopt import FILL, fill, ran
 from test_runtime import FakeDriver, locked
 from tritune import adopt, installing, retrace, silicon, tracedraft, tracelog
-from tritune.errors import SpecError
+from tritune.errors import EnvironmentFaultError, SpecError
 from tritune.pipeline import tracefiles
 from tritune.pipeline import tracing as pipeline
 from tritune.pipeline.tracefiles import TraceOptions
@@ -428,6 +429,46 @@ def test_a_script_that_cannot_be_run_by_itself_is_run_by_python(tmp_path, monkey
     assert (there.parent / "started").exists()
 
 
+def test_an_interrupt_before_the_program_begins_costs_no_trace(tmp_path, monkeypatch):
+    there = tmp_path / "t/processes/1.jsonl"
+    there.parent.mkdir(parents=True)
+    there.write_text("kept", encoding="utf-8")
+    (there.parent / "started").touch()
+
+    def interrupted(*_: object, **__: object) -> None:
+        assert not there.exists()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(subprocess, "Popen", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        pipeline.trace(["true"], TraceOptions(output=tmp_path / "t", force=True))
+
+    assert there.read_text(encoding="utf-8") == "kept"
+    assert sorted(path.name for path in there.parent.iterdir()) == ["1.jsonl", "started"]
+
+
+def test_a_last_trace_that_cannot_be_put_back_is_one_error_and_lies_aside(tmp_path, monkeypatch):
+    there = tmp_path / "t/processes/1.jsonl"
+    there.parent.mkdir(parents=True)
+    there.write_text("kept", encoding="utf-8")
+    replace_ = Path.replace
+
+    def moved(path: Path, target: Path) -> Path:
+        if path.parent.name == "old":
+            raise OSError(errno.EIO, "Input/output error")
+        return replace_(path, target)
+
+    script = tmp_path / "script"
+    script.write_bytes(b"\x00")
+    script.chmod(0o755)
+    monkeypatch.setattr(Path, "replace", moved)
+    with pytest.raises(EnvironmentFaultError) as caught:
+        pipeline.trace([str(script)], TraceOptions(output=tmp_path / "t", force=True))
+
+    assert str(caught.value) == f"{there.parent}: cannot be written: Input/output error"
+    assert (there.parent / "old/1.jsonl").read_text(encoding="utf-8") == "kept"
+
+
 def test_a_folder_with_no_trace_is_an_error(tmp_path):
     with pytest.raises(SpecError) as caught:
         pipeline.trace([], TraceOptions(output=tmp_path))
@@ -590,13 +631,16 @@ def test_a_kernel_that_the_program_itself_holds_is_warned_of_unless_it_is_guarde
     assert "in the program itself" not in said[1]
     assert (folder / "train/filled.yaml").read_text(encoding="utf-8").splitlines()[:3] == [
         f"# Launches of train:filled, as `tritune trace` saw them; of {folder}/train.py.",
-        "# A sweep imports that program, and so runs it again: put what it runs under",
+        (
+            "# It is in the program itself, which a sweep imports and so runs again: "
+            "put what it runs under"
+        ),
         (
             '# `if __name__ == "__main__":`, '
-            "or its kernels into a module of their own and trace it again."
+            "or the kernel into a module of its own and trace it again."
         ),
     ]
-    assert "A sweep imports" not in (folder / "guarded/filled.yaml").read_text(encoding="utf-8")
+    assert "a sweep imports" not in (folder / "guarded/filled.yaml").read_text(encoding="utf-8")
 
 
 # --- inside a process ---------------------------------------------------------------------

@@ -358,6 +358,19 @@ def test_where_no_journal_has_a_rejected_config_no_list_of_them_is_offered(more)
     assert shown(made).splitlines()[-1] == "next: git diff kernels/tritune.lock"
 
 
+def test_paths_in_the_next_line_are_words_of_a_shell():
+    sweep, lockfile = "my sweeps/matmul.yaml", "my kernels/tritune.lock"
+    made = report(sweep=sweep, lockfile=lockfile, outcomes=(measured(), rejected()))
+    lost = {"outcomes": (rejected(),), "unsolved": (problem(),), "winners": (), "work": ()}
+    failed = report(sweep=sweep, **lost)
+
+    assert shown(made).splitlines()[-1] == (
+        "next: git diff 'my kernels/tritune.lock' · "
+        "why not another: tritune show rejected 'my sweeps/matmul.yaml'"
+    )
+    assert shown(failed).splitlines()[-1].endswith(", then tritune sweep 'my sweeps/matmul.yaml'")
+
+
 def test_two_kernels_of_one_sweep_share_one_next_line():
     text = shown(report(), report(kernel=info("kernels.matmul:other_kernel")))
 

@@ -27,9 +27,23 @@ class Status(Enum):
     UNKNOWN = "unknown"
     FRESH = "fresh"
 
+    @property
+    def is_due(self) -> bool:
+        return self in DUE
+
+    @property
+    def is_untimed(self) -> bool:
+        return self in UNTIMED
+
+    @property
+    def is_orphan(self) -> bool:
+        return self is Status.ORPHAN
+
 
 DUE = frozenset({Status.STALE, Status.MISSING, Status.UNSETTLED})
 """What a sweep has to measure, and what a check fails for."""
+UNTIMED = frozenset({Status.UNMEASURED, Status.OLDER})
+"""What is served as it is, and a sweep of all times."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -22,6 +22,7 @@ _LIKE_SIZES = re.compile(r"[A-Z][A-Z0-9]{0,2}|n|[nN]_\w+|\w*(rows|cols|columns|n
 _LIKE_POINTERS = re.compile(r"(?i)\w*(ptr|stride)\w*")
 _LIKE_TILES = re.compile(r"\w*(BLOCK|TILE|CHUNK|GROUP|SPLIT|STAGES)\w*")
 _DTYPES = frozenset({"dtype", "out_dtype"})
+_Axes = Mapping[str, tuple[Value, ...]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -81,27 +82,44 @@ def _space(subject: Subject) -> Iterator[str]:
         names = ", ".join(subject.odd)
         yield f"# Not here: {names}, whose values are no numbers, truth values or texts."
     if subject.is_installed and subject.kind == AUTOTUNED:
-        listed = plural(len(subject.configs), "config")
-        yield f"# Its author's own list of {listed} is tried. A `space:` beyond it"
-        yield "# needs `constraints:` that say what is valid: a config that nobody listed"
-        yield "# may write out of bounds."
-        yield "# space:"
-        yield from (f"#   {name}: [{', '.join(map(_yaml, v))}]" for name, v in axes.items())
-        return
-    if len(subject.configs) > 1:
-        product = math.prod(len(values) for values in axes.values())
-        yield f"# The values in its own list of {len(subject.configs)} configs. Their product is"
-        if product > len(subject.configs):
-            yield f"# {product:,} configs, wider than the list: see that the kernel is right with"
-            yield "# all of them, or leave `space:` out, which tries exactly the list."
-        else:
-            yield "# that list, which leaving `space:` out tries as well."
+        yield from _beyond_list(len(subject.configs), axes)
+    elif len(subject.configs) > 1:
+        yield from _product(len(subject.configs), axes)
     elif subject.kind == JIT:
         yield "# A first guess, of what its constexprs look like: put in what it can run with."
+        if left := passed(subject):
+            listed = ", ".join(left)
+            yield f"# The caller passes {listed}; put one here, and into default=, to tune it."
+        yield from _axes(axes)
     else:
-        yield "# A first guess around what the kernel runs with now: widen it, or narrow it."
-    if subject.kind == JIT and (left := passed(subject)):
-        yield f"# The caller passes {', '.join(left)}; put one here, and into default=, to tune it."
+        yield from guessed_space(default_of(subject))
+
+
+def _beyond_list(listed: int, axes: _Axes) -> Iterator[str]:
+    yield f"# Its author's own list of {plural(listed, 'config')} is tried. A `space:` beyond it"
+    yield "# needs `constraints:` that say what is valid: a config that nobody listed"
+    yield "# may write out of bounds."
+    yield from (f"# {text}" for text in _axes(axes))
+
+
+def _product(listed: int, axes: _Axes) -> Iterator[str]:
+    product = math.prod(len(values) for values in axes.values())
+    yield f"# The values in its own list of {listed} configs. Their product is"
+    if product > listed:
+        yield f"# {product:,} configs, wider than the list: see that the kernel is right with"
+        yield "# all of them, or leave `space:` out, which tries exactly the list."
+    else:
+        yield "# that list, which leaving `space:` out tries as well."
+    yield from _axes(axes)
+
+
+def guessed_space(default: Mapping[str, Value]) -> Iterator[str]:
+    """The lines of a space around what a kernel runs with now."""
+    yield "# A first guess around what the kernel runs with now: widen it, or narrow it."
+    yield from _axes({name: _around(name, value) for name, value in default.items()})
+
+
+def _axes(axes: _Axes) -> Iterator[str]:
     yield "space:"
     for name, values in axes.items():
         yield f"  {name}: [{', '.join(map(_yaml, values))}]"
@@ -145,14 +163,6 @@ def default_of(subject: Subject) -> dict[str, Value]:
     tiles = [name for name in subject.constexprs if _LIKE_TILES.fullmatch(name)]
     guess: dict[str, Value] = {name: 8 if "GROUP" in name else 64 for name in tiles}
     return {**guess, "num_warps": 4}
-
-
-def guessed_space(default: Mapping[str, Value]) -> Iterator[str]:
-    """The lines of a space around what a kernel runs with now."""
-    yield "# A first guess around what the kernel runs with now: widen it, or narrow it."
-    yield "space:"
-    for name, value in default.items():
-        yield f"  {name}: [{', '.join(map(_yaml, _around(name, value)))}]"
 
 
 def passed(subject: Subject) -> list[str]:

@@ -1,4 +1,4 @@
-"""kernelcode: the code of a jit function -> what it tells of its arguments, for a first draft.
+"""kernelcode: the code of a jit function -> what it tells of its arguments and of its launch.
 
 Only what the code says plainly: whoever needs to be sure runs the kernel.
 """

@@ -11,8 +11,6 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
-from tritune.contract import quoted
-from tritune.errors import SpecError
 from tritune.grouping import Group
 from tritune.model import (
     Candidate,
@@ -39,28 +37,6 @@ def of_kernel(sweep: Sweep, info: KernelInfo) -> tuple[Sweep, tuple[str, ...]]:
         problem.under(key) if problem in several else problem for key, problem in firsts.items()
     )
     return replace(own, problems=problems, smoke=smoke), tuple(notes)
-
-
-def tuned(
-    sweep: Sweep, infos: Sequence[KernelInfo], only: str | None = None
-) -> tuple[KernelInfo, ...]:
-    """The kernels that a problem launches; what a smoke problem alone does has none to tune it on.
-
-    Raises:
-        SpecError: there is none such.
-    """
-    problems = {*sweep.problems}
-    kept = tuple(
-        info for info in infos if not info.foreign or not problems.isdisjoint(dict(info.keys))
-    )
-    if problems and not kept:
-        names = quoted(info.short for info in infos)
-        raise SpecError(
-            f"no problem launches {names}, only a smoke problem does",
-            where=f"--only {only}" if only else sweep.where("shapes"),
-            hint="a kernel is tuned on the problems of `shapes:` that launch it",
-        )
-    return kept if problems else tuple(infos)
 
 
 def foreseen(

@@ -125,12 +125,12 @@ def own_configs(kernel: Any) -> tuple[Config, ...]:
 def own_hooks(kernel: Any) -> tuple[str, ...]:
     """The hooks of these as a lockfile has them; nothing where none has one."""
     lives = [kernel.tuning.live(config.as_dict()) for config in own_configs(kernel)]
-    if not any(live.pre_hook for live in lives):
+    if all(live.pre_hook is None for live in lives):  # not by truth: one may have a `__len__`
         return ()
     from tritune import hooks
 
     return tuple(
-        f"{hooks.name(live.pre_hook)}@{hook_digest(live.pre_hook)}" if live.pre_hook else ""
+        "" if live.pre_hook is None else f"{hooks.name(live.pre_hook)}@{hook_digest(live.pre_hook)}"
         for live in lives
     )
 

@@ -1,4 +1,4 @@
-"""routing: a wrapper -> in place of `run` of Triton's autotuner, and of every class below it.
+"""routing: a wrapper -> in place of `run` of Triton's autotuner and its subclasses, or past it.
 
 Classes that are made later are wrapped too. Several routes may be open at once: each wraps what
 it finds, so the last to begin is asked first.

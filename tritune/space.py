@@ -49,6 +49,10 @@ class SpaceCount:
     left: tuple[tuple[Problem, int], ...]
     kernel: str = ""
 
+    @property
+    def short(self) -> str:
+        return self.kernel.rpartition(":")[2]
+
 
 def configs(sweep: Sweep, target: Target, info: KernelInfo | None = None) -> Iterator[Config]:
     """Every config of the space on a target, each once, constraints not yet applied.
@@ -196,10 +200,6 @@ def _position(error: TrituneError) -> tuple[int, ...]:
     return tuple(map(int, place.groups())) if place else (0, 0)
 
 
-def _function(info: KernelInfo) -> str:
-    return info.name.rpartition(":")[2]
-
-
 def _space_paths(sweep: Sweep) -> Iterator[tuple[str, str]]:
     """Every axis of the space and of the sections, with its path inside the file."""
     for axis in sweep.space:
@@ -216,14 +216,14 @@ def _space(sweep: Sweep, info: KernelInfo) -> Iterator[SpecError]:
         if name in known:
             continue
         if name not in info.params:
-            what = f"`{name}` is not a parameter of `{_function(info)}`"
+            what = f"`{name}` is not a parameter of `{info.short}`"
             meant = f"{did_you_mean(name, known)} " if near(name, known) else ""
             hint = f"{meant}it has {', '.join(info.tunables)}"
         elif name not in info.constexprs:
-            what = f"`{name}` is a parameter of `{_function(info)}`, but not a tl.constexpr"
+            what = f"`{name}` is a parameter of `{info.short}`, but not a tl.constexpr"
             hint = "annotate it with tl.constexpr, or make it an axis of `shapes`"
         else:
-            what = f"`{name}` is not a tunable of `{_function(info)}`"
+            what = f"`{name}` is not a tunable of `{info.short}`"
             add = "" if info.foreign else "add it to default= of `@tritune.kernel`; "
             hint = f"{add}it has {', '.join(info.tunables)}"
         yield SpecError(what, where=sweep.where(path), hint=hint)

@@ -51,8 +51,9 @@ class Subject:
     is_assigned: bool = False
     """What is around its function is put there by an assignment, not by decorators."""
     params: tuple[str, ...]
+    """Those that a launch passes: no heuristic sets them."""
     constexprs: tuple[str, ...]
-    """Those that no heuristic sets."""
+    """Of these."""
     truths: tuple[str, ...] = ()
     """Constexprs that are true or false, as far as the kernel's code tells."""
     constants: tuple[str, ...] = ()
@@ -107,12 +108,11 @@ def of(found: Any, name: str, module: str) -> Subject:
     """A Triton kernel that a module has under *name*."""
     function = contract.describe(found)
     tree = _tree(found)
+    truths, pointers = kernelcode.truths(tree, function), kernelcode.pointers(tree)
     facts = {
         **_facts(function, name, module),
-        "truths": tuple(
-            each for each in function.constexprs if each in kernelcode.truths(tree, function)
-        ),
-        "pointers": tuple(each for each in function.params if each in kernelcode.pointers(tree)),
+        "truths": tuple(each for each in function.constexprs if each in truths),
+        "pointers": tuple(each for each in function.params if each in pointers),
         "is_assigned": kernelcode.is_assigned(tree),
     }
     return _of_kernel(found, facts) if is_kernel(found) else _of_triton(found, function, facts)
@@ -185,7 +185,7 @@ def _facts(function: Function, attribute: str, module: str) -> dict[str, Any]:
         "attribute": attribute,
         "file": function.file,
         "line": function.line,
-        "params": function.params,
+        "params": tuple(n for n in function.params if n not in function.computed),
         "constexprs": tuple(n for n in function.constexprs if n not in function.computed),
     }
 

@@ -91,7 +91,7 @@ def written(
 
     *is_run_again* is whether a sweep that imports its module runs the traced program.
     """
-    notes = _RUN_AGAIN if is_run_again else ()
+    notes = (f"# It {RUN_AGAIN[0]}", f"# {RUN_AGAIN[1]}.") if is_run_again else ()
     if kernel.kind == "decorated":
         return Written(sweep=_own_sweep(kernel, target, folder, notes), problem="")
     kept = [one for one in kernel.launches if not why_not_launch(one)]
@@ -101,10 +101,11 @@ def written(
     )
 
 
-_RUN_AGAIN = (
-    "# A sweep imports that program, and so runs it again: put what it runs under",
-    '# `if __name__ == "__main__":`, or its kernels into a module of their own and trace it again.',
+RUN_AGAIN = (
+    "is in the program itself, which a sweep imports and so runs again: put what it runs under",
+    '`if __name__ == "__main__":`, or the kernel into a module of its own and trace it again',
 )
+"""What to know of such a kernel, in two lines."""
 
 
 def _sweep(

@@ -1,6 +1,8 @@
-"""words: a number and its noun, or a noun alone -> as a sentence has them."""
+"""words: a number and its noun, a noun alone, or words of a command -> as a sentence has them."""
 
 from __future__ import annotations
+
+import shlex
 
 
 def plural(number: int, noun: str, many: str = "") -> str:
@@ -11,3 +13,8 @@ def plural(number: int, noun: str, many: str = "") -> str:
 def an(noun: str) -> str:
     """A noun with its article: `an int`, `a list`."""
     return f"{'an' if noun[:1] in 'aeioAEIO' else 'a'} {noun}"  # the types with u are `uint8`
+
+
+def shell(*words: object) -> str:
+    """Words of a command, as paths, as one pastes them into a shell: `'my sweeps/scale.yaml'`."""
+    return shlex.join(map(str, words))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tritune.cli import options as shared
-from tritune.words import plural
+from tritune.words import plural, shell
 
 if TYPE_CHECKING:
     from tritune.configtables import Row
@@ -62,10 +62,10 @@ def import_(files: tuple[str, ...], *, renames: tuple[str, ...], **given: Any) -
     they run as they are, and the next sweep times them.
     """
     from tritune import pipeline
-    from tritune.cli import filters
+    from tritune.cli import filters, project
 
     pairs = filters.pairs(renames, "'--rename'")
-    options = pipeline.ImportOptions(renames=pairs, project=_project(), **given)
+    options = pipeline.ImportOptions(renames=pairs, project=project.named(), **given)
     done = pipeline.import_tables(files, options)
     imported = done.tables
     for error in done.left:
@@ -76,17 +76,6 @@ def import_(files: tuple[str, ...], *, renames: tuple[str, ...], **given: Any) -
             click.echo(f"{one.path}: {note}", err=True)
     for line in _next(imported, options.sweep, options.lockfile):
         click.echo(line, err=True)
-
-
-def _project() -> tuple[Path, ...]:
-    """The sweep files of the project that one stands in, if it names any."""
-    from tritune.cli import project
-    from tritune.errors import SpecError
-
-    try:
-        return project.sweep_files(())
-    except SpecError:
-        return ()
 
 
 def _next(imported: Sequence[Imported], sweep: Path | None, lockfile: Path | None) -> Iterator[str]:
@@ -107,8 +96,8 @@ def _next(imported: Sequence[Imported], sweep: Path | None, lockfile: Path | Non
     if named is None:
         yield f"next: where a shape of its sweep file asks for them, the next sweep {times}"
     elif rows or len(missed) < sum(len(one.fates) for one in imported):
-        into = f" --lockfile {lockfile}" if lockfile else ""
-        yield f"next: tritune sweep {named}{into} {times}"
+        into = f" --lockfile {shell(lockfile)}" if lockfile else ""
+        yield f"next: tritune sweep {shell(named)}{into} {times}"
 
 
 def _counts(one: Imported) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tritune.cli import options as shared
+from tritune.words import shell
 
 if TYPE_CHECKING:
     from tritune.pipeline import Started
@@ -44,7 +45,7 @@ def _said(started: Started) -> list[str]:
     steps = [
         *started.steps,
         f"fill in what is marked FILL IN in {' and '.join(map(str, files))}",
-        f"tritune show space {started.sweep}",
+        f"tritune show space {shell(started.sweep)}",
     ]
     return [
         *(f"wrote {file}" for file in files),

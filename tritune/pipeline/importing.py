@@ -6,7 +6,7 @@ They are served as they are, and incumbents in the next sweep.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
@@ -106,7 +106,7 @@ def import_tables(files: Sequence[str], options: ImportOptions) -> Imports:
     fits = _settled(_fitting(tables, _receive(to, path, options), left), left)
     written = [_write(one, to, path, force=options.force) for one in fits]
     if options.sweep is None:
-        tuning = unasked.tuned_in(to.receiver.kernel, options.project)
+        tuning = unasked.files_of(to.receiver.kernel, options.project)
         written = [
             replace(one, unasked=unasked.find(tuning, tuple(one.fates), fit.device))
             for one, fit in zip(written, fits, strict=True)
@@ -260,19 +260,7 @@ def _without_lost(
 
 
 def _write(fit: _Fit, to: Home, path: Path, *, force: bool) -> Imported:
-    table, device, taken = fit.table, fit.device, fit.taken
-    evidence = Evidence(
-        us=0.0, default_us=None, margin=None, noise=0.0, bits="", ir="", triton=table.triton,
-        unmeasured=True,
-    )  # fmt: skip
-    kernel = to.receiver.kernel
-    entries = [
-        (
-            LockedKey(kernel=kernel, device="", key=key),
-            Entry(config=config, evidence=replace(evidence, hook=to.hook_of(config))),
-        )
-        for key, (_, config) in taken.rows.items()
-    ]
+    device, entries = fit.device, list(_entries(fit, to))
     fates: dict[LockedKey, str] = {}
 
     def change(before: Lock) -> Lock:
@@ -282,11 +270,21 @@ def _write(fit: _Fit, to: Home, path: Path, *, force: bool) -> Imported:
 
     lock.update(path, change)
     return Imported(
-        path=table.path,
-        kernel=kernel,
+        path=fit.table.path,
+        kernel=to.receiver.kernel,
         device=next(iter(fates)).device,
         lockfile=path,
         fates={at.key: fate for at, fate in fates.items()},
-        overruled=_overruled(table, device),
-        taken=taken,
+        overruled=_overruled(fit.table, device),
+        taken=fit.taken,
     )
+
+
+def _entries(fit: _Fit, to: Home) -> Iterator[tuple[LockedKey, Entry]]:
+    evidence = Evidence(
+        us=0.0, default_us=None, margin=None, noise=0.0, bits="", ir="", triton=fit.table.triton,
+        unmeasured=True,
+    )  # fmt: skip
+    for key, (_, config) in fit.taken.rows.items():
+        at = LockedKey(kernel=to.receiver.kernel, device="", key=key)
+        yield at, Entry(config=config, evidence=replace(evidence, hook=to.hook_of(config)))

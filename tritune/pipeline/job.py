@@ -9,14 +9,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from tritune import contract, expression, keyed, places, references, space, spec
+from tritune import contract, keyed, places, references, space, spec
 from tritune.cores import default_jobs
 from tritune.device import targets
 from tritune.discover import discover, needs_op, open_op
-from tritune.errors import SpecError, TrituneError
+from tritune.errors import TrituneError
 from tritune.load import describe_all
 from tritune.model import Config, KernelInfo, Missed, Problem, Step, Sweep, Target
 from tritune.pipeline.named import Named
+from tritune.pipeline.narrowing import narrowed, with_problems
 from tritune.pipeline.values import refuse_illegal
 from tritune.places import Places
 from tritune.setting import Setting, find
@@ -158,7 +159,7 @@ def start(
         place = setting(named_target(sweep, options))
     infos = launched(sweep, infos, place.target, logs / "load.log")
     if not options.shapes_from:
-        infos = _tuned(sweep, infos, options, observer)
+        infos = _without_idle(sweep, infos, options, observer)
     folders = Places.of(
         sources=(info.source for info in infos),
         target=f"{place.target.backend}:{place.target.arch}",
@@ -183,13 +184,13 @@ def start(
     return _named(jobs)
 
 
-def _tuned(
+def _without_idle(
     sweep: Sweep, infos: tuple[KernelInfo, ...], options: SweepOptions, observer: Observer
 ) -> tuple[KernelInfo, ...]:
-    tuned = keyed.tuned(sweep, infos, options.only)
-    if idle := contract.quoted(info.short for info in infos if info not in tuned):
+    kept = with_problems(sweep, infos, options.only)
+    if idle := contract.quoted(info.short for info in infos if info not in kept):
         observer.say(f"not tuned, as only a smoke problem launches it: {idle}")
-    return tuned
+    return kept
 
 
 def _named(jobs: Sequence[Job]) -> tuple[Job, ...]:
@@ -232,20 +233,6 @@ def read(path: Path, options: SweepOptions) -> Sweep:
     refuse_illegal(sweep)
     # Of a log of misses, it is the problems of that which are narrowed.
     return sweep if options.shapes_from else narrowed(sweep, options.only)
-
-
-def narrowed(sweep: Sweep, only: str | None) -> Sweep:
-    """The sweep with those of its problems, if it has any, for which *only* holds."""
-    if only is None or not sweep.problems:
-        return sweep
-    try:
-        kept = tuple(one for one in sweep.problems if expression.truth(only, one.as_dict()))
-    except expression.ConstraintError as error:
-        axes = ", ".join(name for name, _ in sweep.problems[0].axes)
-        raise SpecError(str(error), where=f"--only {only}", hint=f"axes: {axes}") from None
-    if not kept:
-        raise SpecError("no problem is left", where=f"--only {only}")
-    return replace(sweep, problems=kept)
 
 
 def describe_kernels(sweep: Sweep, options: SweepOptions, log: Path) -> tuple[KernelInfo, ...]:

@@ -155,20 +155,7 @@ def _finding(
     seen: locked.Seen,
     space: Searched,
 ) -> Finding:
-    unvouched = ""
-    if entry is not None and not seen.makes and (why := space.unvouched(entry.config, problem)):
-        unvouched = f"nothing says that the kernel is right with it: {why}"
-    today = Today(
-        triton=asked.triton,
-        source=asked.info.source,
-        space=space.digest(problem),
-        ir=seen.ir,
-        broken=seen.broken,
-        unvouched=unvouched,
-        hook="" if entry is None else asked.info.hook_of(entry.config),
-        unknown=seen.unknown,
-    )
-    status, why = judge(entry, today)
+    status, why = judge(entry, _today(asked, entry, problem, seen, space))
     file, line = asked.file.shown, asked.file.line(at)
     if entry is None:
         file, line = place(asked.sweep, "shapes")
@@ -183,4 +170,22 @@ def _finding(
         file=file,
         line=line,
         broken="" if entry is None else seen.broken,
+    )
+
+
+def _today(
+    asked: Asked, entry: Entry | None, problem: Problem, seen: locked.Seen, space: Searched
+) -> Today:
+    unvouched = ""
+    if entry is not None and not seen.makes and (why := space.unvouched(entry.config, problem)):
+        unvouched = f"nothing says that the kernel is right with it: {why}"
+    return Today(
+        triton=asked.triton,
+        source=asked.info.source,
+        space=space.digest(problem),
+        ir=seen.ir,
+        broken=seen.broken,
+        unvouched=unvouched,
+        hook="" if entry is None else asked.info.hook_of(entry.config),
+        unknown=seen.unknown,
     )

@@ -18,8 +18,9 @@ from tritune.device import locked
 from tritune.misslog import MissLog
 from tritune.model import DTYPES, KernelInfo, Missed, Problem, Report, Sweep, Target, Value
 from tritune.pipeline.conclude import nothing
-from tritune.pipeline.job import Job, narrowed, near
+from tritune.pipeline.job import Job, near
 from tritune.pipeline.looking import desks
+from tritune.pipeline.narrowing import narrowed
 from tritune.words import plural
 from tritune.workers import Answer, Done
 

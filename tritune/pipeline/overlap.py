@@ -27,8 +27,8 @@ from tritune.journal import Journal
 from tritune.model import Compiled, Config, Entry, Outcome, Problem, Rejected
 from tritune.pipeline import measuring
 from tritune.pipeline.cases import still_true
+from tritune.pipeline.compilerun import Compiling
 from tritune.pipeline.job import Job
-from tritune.pipeline.prepare import Compiling
 from tritune.words import plural
 from tritune.workers import Pool
 

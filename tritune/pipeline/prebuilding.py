@@ -17,7 +17,7 @@ from tritune import hooks, places, setting
 from tritune.cores import default_jobs
 from tritune.device import locked, targets, toolchain
 from tritune.errors import TrituneError
-from tritune.model import Lock, LockedKey, Problem, Target
+from tritune.model import Entry, KernelInfo, Lock, LockedKey, Problem, Target
 from tritune.pipeline.checking import CheckOptions, asked_for, by_root, chip_of, chips_of, is_called
 from tritune.pipeline.job import Observer
 from tritune.pipeline.looking import Asked, Lockfile, builders, seen_of, tried
@@ -209,21 +209,27 @@ def _told(task: _Task, answer: Answer[locked.Seen]) -> Prebuilt | None:
     entry = asked.entries(task.label).get(seen.key)
     if not seen.unknown and entry is None:
         return None
-    fate = Fate.COMPILED if seen.seconds else Fate.CACHED
-    broken = seen.broken
-    if entry is not None and not broken:  # a miss launches something else
-        broken = hooks.gone(entry.evidence.hook, asked.info.hook_of(entry.config))
-    if broken or seen.unknown:
-        fate = Fate.FAILED if broken else Fate.UNKNOWN
+    fate, why = _fate(seen, entry, asked.info)
     return Prebuilt(
         at=at,
         file=asked.file.shown,
         line=asked.file.line(at),
         fate=fate,
-        why=broken or seen.unknown,
+        why=why,
         problem=task.problem,
         seconds=round(seen.seconds, 3),
     )
+
+
+def _fate(seen: locked.Seen, entry: Entry | None, info: KernelInfo) -> tuple[Fate, str]:
+    broken = seen.broken
+    if entry is not None and not broken:  # a miss launches something else
+        broken = hooks.gone(entry.evidence.hook, info.hook_of(entry.config))
+    if broken:
+        return Fate.FAILED, broken
+    if seen.unknown:
+        return Fate.UNKNOWN, seen.unknown
+    return Fate.COMPILED if seen.seconds else Fate.CACHED, ""
 
 
 def _left_over(

@@ -1,23 +1,20 @@
-"""pipeline.prepare: a job -> what can be timed: planned, lowered, compiled."""
+"""pipeline.prepare: a job -> what is to be compiled: planned, launched, lowered, grouped."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from tritune import compile as compiling
 from tritune import grouping, keyed, space
 from tritune import plan as planning
-from tritune.device.probe import toolchain_fault
 from tritune.errors import KernelError, SpecError
 from tritune.grouping import Group
 from tritune.intercept import ConflictError
-from tritune.limit import Limit
 from tritune.model import (
     LAUNCH_OPTIONS,
     Candidate,
-    Compiled,
     Config,
     Entry,
     Launches,
@@ -27,12 +24,9 @@ from tritune.model import (
 )
 from tritune.pipeline.job import Job, near
 from tritune.pipeline.searched import Searched
-from tritune.words import plural
+from tritune.words import plural, shell
 from tritune.workers import Pool
 
-FIRST_FEW = 3
-"""So many failed compiles, and none that did not fail, are looked into at once."""
-TOOLCHAIN = {Reason.COMPILE, Reason.CRASH, Reason.TIMEOUT, Reason.REGISTERS}
 LOWER_S = 0.07
 COMPILE_S = 1.0
 MEASURE_S = 0.015
@@ -79,7 +73,7 @@ def _refuse_empty(job: Job, configs: Sequence[Config]) -> None:
         raise SpecError(
             f"they leave none of {plural(len(configs), 'config')} on any problem",
             where=job.sweep.where("constraints"),
-            hint=f"`tritune show space {job.sweep.path}` says what each of them removes",
+            hint=f"`tritune show space {shell(job.sweep.path)}` says what each of them removes",
         )
     job.warnings.extend(
         f"{problem}: the constraints leave no config, so only the default is tried"
@@ -127,7 +121,8 @@ def outside(
     planned, searched = set(candidates), Searched(job.sweep, job.target, job.info)
     wanted: list[Candidate] = []
     for problem, key in {one.candidate.problem: one.key for one in found.launches}.items():
-        if (entry := locked.get(key)) is None:
+        entry = locked.get(key)
+        if entry is None:
             continue
         one = Candidate(kernel=job.info.name, problem=problem, config=entry.config)
         if one in planned:
@@ -204,96 +199,3 @@ def group(
             f"{oversize:,} beyond its shared memory before LLVM"
         )
     return groups, rejected
-
-
-class Compiling:
-    """One run of compiles: in the best order, watched for what stops every compile."""
-
-    def __init__(
-        self, job: Job, groups: Sequence[Group], lead: grouping.Lead, *, every_key: bool = False
-    ) -> None:
-        self._job = job
-        place = {problem: n for n, problem in enumerate(job.sweep.problems)}
-        # Half of the processes; the others begin with what looks best.
-        long = grouping.longest(groups, job.jobs // 2)
-        self._groups = sorted(
-            groups,
-            key=lambda one: (
-                long.index(ttgir) if (ttgir := one.lowered.ttgir) in long else len(long),
-                # A problem can be measured once all of it is compiled.
-                place[one.candidate.problem] if job.setting.index is not None else 0,
-                not lead(one.candidate),
-                grouping.promise(one, job.target),
-                one.candidate.config.order(),
-            ),
-        )
-        self._every_key = every_key
-        self.distinct = len({one.lowered.ttgir for one in groups})
-        self._limit = Limit(
-            job.options.compile_limit_s or job.sweep.timing.compile_limit_s,
-            learns=job.options.compile_limit_s is None,
-        )
-        self._done: dict[str, Compiled | Rejected] = {}
-        self._probed = False
-
-    def run(self, pool: Pool) -> Iterator[tuple[Group, Compiled | Rejected]]:
-        """Each group's outcome, as it comes.
-
-        Raises:
-            EnvironmentFaultError: nothing compiles here at all.
-        """
-        for one, outcome in compiling.compile_groups(
-            pool,
-            self._groups,
-            target=self._job.target,
-            limit=self._limit,
-            logs=self._job.places.logs,
-            budget_s=self._budget_s,
-            every_key=self._every_key,
-        ):
-            if one.lowered.ttgir not in self._done:
-                self._done[one.lowered.ttgir] = outcome
-                self._job.observer.advance(str(one.candidate.config))
-                self._refuse_broken_toolchain()
-            yield one, outcome
-        self._refuse_broken_toolchain(at_the_end=True)
-
-    @property
-    def _budget_s(self) -> float | None:
-        job = self._job
-        idle = job.setting.index is None and not self._every_key
-        return job.options.compile_budget_s if idle else None
-
-    def _refuse_broken_toolchain(self, *, at_the_end: bool = False) -> None:
-        """When the first few all fail, ask whether anything would compile."""
-        failed = [one for one in self._done.values() if isinstance(one, Rejected)]
-        ours = any(one.reason in TOOLCHAIN for one in failed)
-        few = len(failed) < FIRST_FEW and not at_the_end
-        if self._probed or few or not ours or len(failed) < len(self._done):
-            return
-        self._probed = True
-        if fault := toolchain_fault(self._job.target, self._job.places.logs / "probe.log"):
-            raise fault
-
-    def said(self) -> str:
-        """What was done, for a reader."""
-        made = [one for one in self._done.values() if isinstance(one, Compiled)]
-        cached = sum(not one.seconds for one in made)
-        late = sum(
-            isinstance(one, Rejected) and one.reason is Reason.TIMEOUT
-            for one in self._done.values()
-        )
-        left = len(self._done) < self.distinct and self._budget_s is not None
-        cut = f" within the {self._budget_s:.0f} s that were allowed" if left else ""
-        whole = f"{len(self._done):,} of {self.distinct:,} distinct binaries"
-        parts = [
-            f"{whole} for {self._job.target.name}{cut}",
-            f"{cached:,} from the cache" if cached else "",
-            f"{late:,} cut off" if late else "",
-            self._not_in_folder(len(made) - cached),
-        ]
-        return ", ".join(part for part in parts if part)
-
-    def _not_in_folder(self, compiled: int) -> str:
-        folder = self._job.options.compiled
-        return f"{compiled:,} not in {folder} and compiled here" if folder and compiled else ""

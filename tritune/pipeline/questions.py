@@ -14,6 +14,7 @@ from tritune.errors import TrituneError
 from tritune.journal import Journal
 from tritune.model import KernelInfo, Rejected, Sweep, Target
 from tritune.pipeline.job import SweepOptions, describe_kernels, launched, named_target, read
+from tritune.pipeline.narrowing import with_problems
 
 
 def space_counts(path: Path, options: SweepOptions) -> tuple[space.SpaceCount, ...]:
@@ -24,7 +25,7 @@ def space_counts(path: Path, options: SweepOptions) -> tuple[space.SpaceCount, .
         infos = describe_kernels(sweep, options, log)
         if needs_op(infos):
             infos = launched(sweep, infos, named_target(sweep, options), log)
-    infos = keyed.tuned(sweep, infos, options.only)
+    infos = with_problems(sweep, infos, options.only)
     return tuple(_counted(sweep, info, options) for info in infos)
 
 

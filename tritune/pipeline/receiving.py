@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tritune import fitting, plan, space, spec
@@ -13,15 +13,14 @@ from tritune.device import targets
 from tritune.errors import NothingFitsError, SpecError, TableError, TrituneError, of_many
 from tritune.fitting import Receiver
 from tritune.keys import split
-from tritune.model import Config, DeviceIdentity, KernelInfo, Problem, Sweep
+from tritune.model import Config, DeviceIdentity, KernelInfo, Problem
+from tritune.pipeline import vetting
 from tritune.pipeline.asking import ask
-from tritune.pipeline.job import near, near_constraints
+from tritune.pipeline.job import near_constraints
 from tritune.pipeline.looking import described, desks
-from tritune.pipeline.searched import Searched
-from tritune.pipeline.swept import Swept, refusals
-
-MOST_NAMED = 4
-"""Configs that a refusal names."""
+from tritune.pipeline.swept import Swept
+from tritune.pipeline.vetting import Match
+from tritune.words import shell
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -92,7 +91,7 @@ def home(sweep: Path | None, kernel: str | None) -> Home:
 
 
 def _without_line(about: subjects.Subject, kernel: str) -> str:
-    line = f"`tritune init {kernel}` says which line to add"
+    line = f"`tritune init {shell(kernel)}` says which line to add"
     if about.kind != subjects.AUTOTUNED:
         return line
     swept = "--sweep FILE is for a kernel that nobody decorated: the sweep file of an op"
@@ -118,7 +117,7 @@ def _of_sweep(path: Path, kernel: str | None) -> Home:
 
 
 def _named(infos: list[KernelInfo], kernel: str | None, path: Path) -> KernelInfo:
-    short = {info.name.rpartition(":")[2]: info for info in infos}
+    short = {info.short: info for info in infos}
     named = {**short, **{info.name: info for info in infos}}
     if kernel in named:
         return named[kernel]
@@ -128,7 +127,7 @@ def _named(infos: list[KernelInfo], kernel: str | None, path: Path) -> KernelInf
     raise SpecError(what, where=str(path), hint=f"--kernel NAME: {', '.join(sorted(short))}")
 
 
-def take(  # one table, each part once
+def take(
     table: Table,
     device: DeviceIdentity,
     to: Home,
@@ -148,114 +147,65 @@ def take(  # one table, each part once
     fitting.check_function(table, to.receiver)
     if to.swept is None:
         configs = _configs(table, device, to, renames)
-        keys = [(fitting.key_of(row, template, to.receiver), row) for row in table.rows]
-        row = table.rows[0]
-        return Taken(
-            rows=_by_key(keys, configs),
-            aside=fitting.ignored(row, template, to.receiver),
-            overruled=fitting.overruled(row, template, to.receiver),
-            other_dtype=fitting.other_dtype(row, [key for key, _ in keys], to.receiver),
-        )
-    names = list(dict.fromkeys(name for key in asked for name in split(key)))
-    for row in table.rows:
-        fitting.check_row(row, to.receiver, names)
-    pairs = [
-        (key, row) for key in asked for row in table.rows if fitting.fits(row, key, to.receiver)
-    ]
-    if not pairs:
-        raise NothingFitsError(
-            f"no row of it is for any problem of {to.swept.sweep.path}",
-            where=table.path,
-            hint=f"their keys are as {next(iter(asked), 'nothing')}",
-        )
+        return _with_template(table, configs, to.receiver, template)
+    pairs = _pairs(table, to.receiver, asked, to.swept)
     configs = _configs(table, device, to, renames)
-    _refuse_unvouched(to.swept, device, [(asked[key], configs[row]) for key, row in pairs], table)
-    _refuse_broken(to.swept, device, asked, {key: (row, configs[row]) for key, row in pairs})
-    used = {row for _, row in pairs}
-    return Taken(
-        rows=_by_key(pairs, configs),
-        unused=tuple(row for row in table.rows if row not in used),
-        without=len(asked) - len(pairs),
-        aside=tuple(f"{n}={v}" for n, v in table.rows[0].parts if n not in names),
-        other_dtype=fitting.other_dtype(table.rows[0], [key for key, _ in pairs], to.receiver),
-        broken=tuple(
-            _broken(to.swept.sweep, device, ((asked[k], k, configs[r]) for k, r in pairs))
-        ),
-        beyond=tuple(_beyond(to.swept, device, ((k, configs[r]) for k, r in pairs))),
+    matches = [
+        Match(key=key, problem=asked[key], row=row, config=configs[row]) for key, row in pairs
+    ]
+    vetting.refuse(to.swept, device, matches, table)
+    return replace(
+        _with_sweep(table, matches, asked, to.receiver),
+        broken=tuple(vetting.broken(to.swept, device, matches)),
+        beyond=tuple(vetting.beyond(to.swept, device, matches)),
     )
 
 
-def _refuse_unvouched(
-    swept: Swept, device: DeviceIdentity, found: Iterable[tuple[Problem, Config]], table: Table
-) -> None:
-    """Refuse what nobody says is valid: it would be served at once, and may write out of bounds.
+def _with_template(
+    table: Table, configs: Mapping[Row, Config], to: Receiver, template: str
+) -> Taken:
+    first, keys = table.rows[0], [fitting.key_of(row, template, to) for row in table.rows]
+    return Taken(
+        rows=_by_key((k, row, configs[row]) for k, row in zip(keys, table.rows, strict=True)),
+        aside=fitting.ignored(first, template, to),
+        overruled=fitting.overruled(first, template, to),
+        other_dtype=fitting.other_dtype(first, keys, to),
+    )
 
-    Of a kernel that nobody decorated that is a config that neither its author lists nor the space
-    of the sweep file, with its constraints, has.
 
-    Raises:
-        TableError: there are such.
-    """
-    sweep, info = swept.sweep, swept.info
-    searched = Searched(sweep, targets.of_device(device), info)
-    strange = {
-        str(config): why
-        for problem, config in found
-        if (why := searched.unvouched(config, problem))
-    }
-    if strange:
-        named = [*strange]
-        more = f"; and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""
-        short = info.name.rpartition(":")[2]
-        raise TableError(
-            f"nothing says that `{short}` is right with {'; '.join(named[:MOST_NAMED])}{more}: "
-            f"{strange[named[0]]}",
+def _pairs(
+    table: Table, to: Receiver, asked: Mapping[str, Problem], swept: Swept
+) -> list[tuple[str, Row]]:
+    """Every key with each row that is for it."""
+    names = _names(asked)
+    for row in table.rows:
+        fitting.check_row(row, to, names)
+    pairs = [(key, row) for key in asked for row in table.rows if fitting.fits(row, key, to)]
+    if not pairs:
+        raise NothingFitsError(
+            f"no row of it is for any problem of {swept.sweep.path}",
             where=table.path,
-            hint=f"put it into `space:` of {near(Path(sweep.path).absolute())}, with "
-            "`constraints:` that say what is valid; a config that nobody listed may write out of "
-            "bounds",
+            hint=f"their keys are as {next(iter(asked), 'nothing')}",
         )
+    return pairs
 
 
-def _refuse_broken(
-    swept: Swept,
-    device: DeviceIdentity,
-    asked: Mapping[str, Problem],
-    found: Mapping[str, tuple[Row, Config]],
-) -> None:
-    """Refuse what does not compile, as a block whose size is no power of two: a launch would fail.
-
-    Raises:
-        TrituneError: each row of which that is so, once.
-    """
-    held = {key: (asked[key], config) for key, (_, config) in found.items()}
-    short, wrong = swept.info.name.rpartition(":")[2], dict[Row, TableError]()
-    for key, why in refusals(swept, device, held).items():
-        row, config = found[key]
-        what = f"`{short}` cannot run {config} at {key}: {why}"
-        wrong.setdefault(row, TableError(what, where=row.where))
-    if wrong:
-        raise of_many(list(wrong.values()))
+def _names(asked: Iterable[str]) -> list[str]:
+    """What their keys have parts of."""
+    return list(dict.fromkeys(name for key in asked for name in split(key)))
 
 
-def _beyond(
-    swept: Swept, device: DeviceIdentity, found: Iterable[tuple[str, Config]]
-) -> Iterator[tuple[str, str]]:
-    """Keys whose config has values that no axis of the space has, and these."""
-    target = targets.of_device(device)
-    for key, config in found:
-        values = space.beyond(swept.sweep, target, config)
-        if values and config not in swept.info.configs:
-            yield key, ", ".join(values)
-
-
-def _broken(
-    sweep: Sweep, device: DeviceIdentity, found: Iterable[tuple[Problem, str, Config]]
-) -> Iterator[tuple[str, str]]:
-    target = targets.of_device(device)
-    for problem, key, config in found:
-        if constraint := space.admitted(sweep, target, config, problem):
-            yield key, constraint.text
+def _with_sweep(
+    table: Table, matches: Sequence[Match], asked: Mapping[str, Problem], to: Receiver
+) -> Taken:
+    first, names, used = table.rows[0], _names(asked), {one.row for one in matches}
+    return Taken(
+        rows=_by_key((one.key, one.row, one.config) for one in matches),
+        unused=tuple(row for row in table.rows if row not in used),
+        without=len(asked) - len(matches),
+        aside=tuple(f"{n}={v}" for n, v in first.parts if n not in names),
+        other_dtype=fitting.other_dtype(first, [one.key for one in matches], to),
+    )
 
 
 def _configs(
@@ -284,13 +234,11 @@ def _configs(
     return made
 
 
-def _by_key(
-    pairs: Iterable[tuple[str, Row]], configs: Mapping[Row, Config]
-) -> dict[str, tuple[Row, Config]]:
-    found: dict[str, tuple[Row, Config]] = {}
-    for key, row in pairs:
-        if key in found:
-            what = f"this row and that at {found[key][0].where} are both for {key}"
+def _by_key(found: Iterable[tuple[str, Row, Config]]) -> dict[str, tuple[Row, Config]]:
+    rows: dict[str, tuple[Row, Config]] = {}
+    for key, row, config in found:
+        if key in rows:
+            what = f"this row and that at {rows[key][0].where} are both for {key}"
             raise TableError(what, where=row.where)
-        found[key] = row, configs[row]
-    return found
+        rows[key] = row, config
+    return rows

@@ -49,8 +49,8 @@ class Traced:
     """Kernel, key -> why no row of its sweep file makes it."""
     guessed: tuple[str, ...]
     """Kernels whose sweep file has a guess for its space."""
-    run_again: tuple[str, ...]
-    """Kernels whose program runs again where a sweep imports them."""
+    run_again: tuple[tuple[str, str], ...]
+    """Kernel -> what to do, where its program runs again when a sweep imports it."""
     files: Replaced
     without: tuple[tuple[str, str], ...]
     """Kernel -> why it has no sweep file."""
@@ -65,10 +65,7 @@ def written(found: Trace, code: int, signal: str, options: TraceOptions) -> Trac
     whys = {kernel.name: _why_not(kernel, own) for kernel, _ in named}
     drafted = [(kernel, short) for kernel, short in named if not whys[kernel.name]]
     kernels = [kernel for kernel, _ in drafted]
-    texts = dict(_texts(drafted, _target(found), folder))
-    keys = tracedraft.keys(found.kernels)
-    if keys:
-        texts[KEYS] = keys
+    texts = dict(_texts(drafted, found, folder))
     return Traced(
         exit_code=code,
         signal=signal,
@@ -78,23 +75,26 @@ def written(found: Trace, code: int, signal: str, options: TraceOptions) -> Trac
         own_sweeps=own,
         left_out=tuple((k.name, *left) for k in kernels for left in tracedraft.left_out(k)),
         guessed=tuple(kernel.name for kernel in kernels if tracedraft.is_guessed(kernel)),
-        run_again=tuple(kernel.name for kernel in kernels if _is_run_again(kernel)),
+        run_again=tuple(_run_again(kernels)),
         files=replace(folder, texts, force=options.force),
         without=tuple((name, why) for name, why in whys.items() if why),
-        keys=folder / KEYS if keys else None,
+        keys=folder / KEYS if KEYS in texts else None,
     )
 
 
 def _texts(
-    drafted: Sequence[tuple[TracedKernel, str]], target: str, folder: Path
+    drafted: Sequence[tuple[TracedKernel, str]], found: Trace, folder: Path
 ) -> Iterator[tuple[str, str]]:
     """The name and the text of each file."""
+    target = _target(found)
     for kernel, short in drafted:
         again = _is_run_again(kernel)
         made = tracedraft.written(kernel, short, target, folder.absolute(), is_run_again=again)
         yield f"{short}.yaml", made.sweep
         if made.problem:
             yield f"traced_{short}.py", made.problem
+    if keys := tracedraft.keys(found.kernels):
+        yield KEYS, keys
 
 
 def _own_sweeps(
@@ -122,6 +122,12 @@ def _is_of(kernel: TracedKernel, reference: str) -> bool:
 def _why_not(kernel: TracedKernel, own: Sequence[tuple[str, Path]]) -> str:
     files = [str(path) for name, path in own if name == kernel.name]
     return f"it has {', '.join(files)}" if files else tracedraft.why_not(kernel)
+
+
+def _run_again(kernels: Sequence[TracedKernel]) -> Iterator[tuple[str, str]]:
+    for kernel in kernels:
+        if _is_run_again(kernel):
+            yield kernel.name, " ".join(tracedraft.RUN_AGAIN)
 
 
 def _is_run_again(kernel: TracedKernel) -> bool:

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import errno
 import os
-import shlex
 import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from tritune.answer import signal_name
 from tritune.errors import SpecError
 from tritune.pipeline.tracefiles import Traced, TraceOptions, written
 from tritune.places import unwritable
+from tritune.words import shell
 
 STARTUP = Path(tracelog.__file__).parent / "tracing" / "startup"
 _PASSED_ON = ("SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2")
@@ -56,7 +56,7 @@ def _refuse_missing(program: str) -> None:
 
 def _cannot_run(program: str, why: str) -> SpecError:
     is_script = program.endswith(".py") and Path(program).is_file()
-    hint = f"tritune trace -- python {shlex.quote(program)}" if is_script else ""
+    hint = f"tritune trace -- python {shell(program)}" if is_script else ""
     return SpecError(f"it cannot be run: {why}", where=program, hint=hint)
 
 
@@ -69,17 +69,37 @@ def _refuse_traced(logs: Path, *, force: bool) -> None:
         )
 
 
-def _emptied(logs: Path) -> dict[Path, bytes]:
-    """Make way for a trace in *logs*, and give what was there of the last one."""
+@contextmanager
+def _set_aside(logs: Path) -> Iterator[None]:
+    """The last trace makes way for the next, and is back where that does not begin."""
+    old = logs / "old"
+    with _written(logs):
+        old.mkdir(parents=True, exist_ok=True)
     try:
-        logs.mkdir(parents=True, exist_ok=True)
-        marks = [logs / mark for mark in tracelog.MARKS if (logs / mark).exists()]
-        there = {path: path.read_bytes() for path in (*logs.glob("*.jsonl"), *marks)}
-        for path in there:
-            path.unlink()
+        with _written(logs):
+            _move(logs, old)
+        yield
+    except BaseException:  # an interrupt too
+        with _written(logs):
+            _move(old, logs)
+            old.rmdir()
+        raise
+    shutil.rmtree(old, ignore_errors=True)  # the program runs, and nothing reads what is left
+
+
+@contextmanager
+def _written(logs: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         raise unwritable(logs, error) from error
-    return there
+
+
+def _move(here: Path, there: Path) -> None:
+    """The files of a trace, by renaming: a full disk takes that too."""
+    marks = [here / mark for mark in tracelog.MARKS if (here / mark).exists()]
+    for path in (*here.glob("*.jsonl"), *marks):
+        path.replace(there / path.name)
 
 
 def _run(command: Sequence[str], logs: Path, options: TraceOptions) -> int:
@@ -90,16 +110,18 @@ def _run(command: Sequence[str], logs: Path, options: TraceOptions) -> int:
         "TRITUNE_TRACE": str(logs.absolute()),
         "TRITUNE_TRACE_ALL": "1" if options.every else "0",
     }
-    there = _emptied(logs)
     sys.stdout.flush()
-    try:
-        program = subprocess.Popen(list(command), env=env)  # noqa: S603  # the user's own
-    except OSError as error:  # what cannot be run was found out too late: a script with no `#!`
-        for path, content in there.items():
-            path.write_bytes(content)
-        raise _cannot_run(command[0], error.strerror or str(error)) from error
+    with _set_aside(logs):
+        program = _started(command, env)
     with _signals_to(program):
         return program.wait()
+
+
+def _started(command: Sequence[str], env: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    try:
+        return subprocess.Popen(list(command), env=env)  # noqa: S603  # the user's own
+    except OSError as error:  # what cannot be run is found out late: a script with no `#!`
+        raise _cannot_run(command[0], error.strerror or str(error)) from error
 
 
 @contextmanager

@@ -27,7 +27,7 @@ class Unasked:
     keys: tuple[Missed, ...]
 
 
-def tuned_in(kernel: str, paths: Sequence[Path]) -> tuple[Swept, ...]:
+def files_of(kernel: str, paths: Sequence[Path]) -> tuple[Swept, ...]:
     """The files that tune a kernel; none where one of them cannot be read."""
     try:
         return tuple(swept for path in paths if (swept := _swept(path, kernel)) is not None)

@@ -10,14 +10,12 @@ from rich.console import Group
 
 from tritune.views import json_view
 from tritune.views.page import line, page
+from tritune.words import shell
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tritune.check import Finding, Status
-
-UNTIMED = ("unmeasured", "older")
-"""What is served as it is, and a sweep of all times."""
 
 
 def findings_page(
@@ -39,20 +37,20 @@ def findings_page(
         for one, said in _told(findings, failing)
     ]
     failed = [one for one in findings if one.status in failing]
-    steps = list(_steps(failed, files, f" --lockfile {lockfile}" if lockfile else ""))
+    steps = list(_steps(failed, files, f" --lockfile {shell(lockfile)}" if lockfile else ""))
     hint = f"next: {' · '.join(steps)}"
     return page(*lines, line(_counts(findings, failing)), line(hint, "dim") if steps else None)
 
 
 def _steps(failed: Sequence[Finding], files: Sequence[Path], into: str) -> Iterator[str]:
     """What mends what failed, by its kind; of what is unknown here that is not known either."""
-    kinds = dict.fromkeys(one.status.value for one in failed)
-    if {*kinds} - {*UNTIMED, "orphan", "unknown"}:
-        yield f"on such a GPU, {' '.join(['tritune sweep --stale', *map(str, files)])}{into}"
-    if what := " and ".join(kind for kind in kinds if kind in UNTIMED):
-        sweeps = dict.fromkeys(one.sweep for one in failed if one.status.value in UNTIMED)
-        yield f"on such a GPU, tritune sweep {' '.join(sweeps)}{into} times what is {what}"
-    if orphans := dict.fromkeys(one.file for one in failed if one.status.value == "orphan"):
+    if any(one.status.is_due for one in failed):
+        yield f"on such a GPU, {shell('tritune', 'sweep', '--stale', *files)}{into}"
+    if untimed := [one for one in failed if one.status.is_untimed]:
+        what = " and ".join(dict.fromkeys(one.status.value for one in untimed))
+        sweeps = dict.fromkeys(one.sweep for one in untimed)
+        yield f"on such a GPU, tritune sweep {shell(*sweeps)}{into} times what is {what}"
+    if orphans := dict.fromkeys(one.file for one in failed if one.status.is_orphan):
         yield f"delete what is an orphan from {', '.join(orphans)}, or add a shape that asks for it"
 
 

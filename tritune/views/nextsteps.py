@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from rich.text import Text
 
 from tritune.model import IN_INTERPRETER, Outcome, Reason, Rejected, Report
 from tritune.views.page import line
+from tritune.words import shell
 
 _SPACE = {
     Reason.ILLEGAL,
@@ -36,7 +36,7 @@ def next_text(reports: Sequence[Report]) -> Text | None:
         for report in reports
         if report.locked and any(winner.change != "kept" for winner in report.winners)
     )
-    diff = [f"git diff {' '.join(changed)}"] if changed else []
+    diff = [f"git diff {shell(*changed)}"] if changed else []
     parts = [*diff, *_why_not(reports), *_elsewhere(reports), *_cures(reports)]
     return line(f"next: {' · '.join(dict.fromkeys(parts))}", "dim") if parts else None
 
@@ -50,7 +50,7 @@ def _why_not(reports: Sequence[Report]) -> list[str]:
     """Only a sweep on a GPU, or a record of one, leaves a journal that has what it rejected."""
     return [
         f"{'why none' if _is_failed(one) else 'why not another'}: "
-        f"tritune show rejected {shown_path(one.sweep)}"
+        f"tritune show rejected {shell(shown_path(one.sweep))}"
         for one in reports
         if (one.gpu_s or one.replayed) and any(map(_is_journalled, one.outcomes))
     ]
@@ -65,9 +65,9 @@ def _elsewhere(reports: Sequence[Report]) -> list[str]:
     compiled = [one for one in reports if any(step.name == "compiling" for step in one.steps)]
     idle = [one for one in compiled if not (one.gpu_s or one.replayed or _is_failed(one))]
     return [
-        f"tritune compile {sweep} --target {shlex.quote(target)} --output DIR, then on such a GPU "
+        f"tritune compile {sweep} --target {shell(target)} --output DIR, then on such a GPU "
         f"tritune sweep {sweep} --compiled DIR"
-        for sweep, target in {shown_path(one.sweep): one.target.name for one in idle}.items()
+        for sweep, target in {shell(shown_path(one.sweep)): one.target.name for one in idle}.items()
     ]
 
 
@@ -82,7 +82,9 @@ def _cures(reports: Sequence[Report]) -> list[str]:
     failed: dict[str, list[Report]] = {}
     for report in filter(_is_failed, reports):
         failed.setdefault(shown_path(report.sweep), []).append(report)
-    return [f"{_cure(sweep, some)}, then tritune sweep {sweep}" for sweep, some in failed.items()]
+    return [
+        f"{_cure(sweep, some)}, then tritune sweep {shell(sweep)}" for sweep, some in failed.items()
+    ]
 
 
 def _cure(sweep: str, reports: Sequence[Report]) -> str:
@@ -119,16 +121,12 @@ def _passed(report: Report) -> str:
     places = [found[1] for one in _lost(report) if (found := _PLACED_VALUE.search(one.detail))]
     if not places:
         return ""
-    return f"mend what the caller of {_short(report)} passes for {places[0]}, or that line"
+    return f"mend what the caller of {report.kernel.short} passes for {places[0]}, or that line"
 
 
 def _mending(reports: Sequence[Report]) -> str:
     """What is the reader's to mend: no kernel of an installed package."""
-    own = [_short(one) for one in reports if not one.kernel.installed]
+    own = [one.kernel.short for one in reports if not one.kernel.installed]
     if not own:
         return f"mend the problem function {reports[0].kernel.problem.rpartition(':')[2]}"
     return f"mend {', '.join(own)} or {'its' if len(own) == 1 else 'their'} problem function"
-
-
-def _short(report: Report) -> str:
-    return report.kernel.name.rpartition(":")[2]

@@ -126,7 +126,7 @@ def space_tables(name: str, spaces: Sequence[SpaceCount]) -> Group:
     """The space of the file *name*; of its kernels one each, where there are several."""
     if len(spaces) == 1:
         return space_table(name, spaces[0])
-    each = (page(line(""), space_table(one.kernel.rpartition(":")[2], one)) for one in spaces)
+    each = (page(line(""), space_table(one.short, one)) for one in spaces)
     return page(line(name, "bold"), *each)
 
 

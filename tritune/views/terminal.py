@@ -82,7 +82,7 @@ def _step(step: Step, wide: int) -> str:
 def _winners(report: Report, width: int) -> Table:
     winners = report.winners
     bounds = {work.problem: roofline_us(work, report.target) for work in report.work}
-    name = report.kernel.name.rpartition(":")[2]
+    name = report.kernel.short
     problems = Column(
         heading=f"{name} on {report.target.name}",
         cells=problem_lines([winner.problem for winner in winners]),

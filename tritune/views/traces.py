@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Group
@@ -15,7 +13,7 @@ from tritune.views import json_view
 from tritune.views.columns import Column
 from tritune.views.page import line, page, table
 from tritune.views.units import NONE, figures, format_count, format_percent, format_us
-from tritune.words import plural
+from tritune.words import plural, shell
 
 if TYPE_CHECKING:
     from tritune.pipeline.replacing import Replaced
@@ -83,7 +81,7 @@ def _kernel_dict(traced: Traced, kernel: TracedKernel) -> dict[str, Any]:
         "left_out": [
             {"key": key, "why": why} for name, key, why in traced.left_out if name == kernel.name
         ],
-        "is_run_again": kernel.name in traced.run_again,
+        "is_run_again": kernel.name in dict(traced.run_again),
     }
 
 
@@ -180,12 +178,8 @@ def _warned(traced: Traced) -> Iterator[str]:
                 f"the space of {path} is a guess around the only config that {kernel.name} "
                 "lists: widen it, or narrow it"
             )
-        if kernel.name in traced.run_again:
-            yield (
-                f"{kernel.name} is in the program itself, which a sweep imports and so runs again: "
-                'put what it runs under `if __name__ == "__main__":`, '
-                "or the kernel into a module of its own and trace it again"
-            )
+        if again := dict(traced.run_again).get(kernel.name):
+            yield f"{kernel.name} {again}"
 
 
 def _next(traced: Traced) -> Iterator[str]:
@@ -193,12 +187,12 @@ def _next(traced: Traced) -> Iterator[str]:
     ours = {one.name for one in traced.trace.kernels if one.kind == "decorated"}
     own = dict.fromkeys(path for _, path in traced.own_sweeps)
     if traced.keys and own:
-        yield f"next: tritune sweep {_words([*own])} --shapes-from {_word(traced.keys)}"
+        yield f"next: tritune sweep {shell(*own)} --shapes-from {shell(traced.keys)}"
     if traced.keys and ours.intersection(dict(traced.without)) - {*dict(traced.own_sweeps)}:
-        command = f"tritune sweep FILE --shapes-from {_word(traced.keys)}"
+        command = f"tritune sweep FILE --shapes-from {shell(traced.keys)}"
         yield f"next, with the kernel's own sweep FILE: {command}"
     if traced.sweeps:
-        sweep = f"tritune sweep {_words([path for _, path in traced.sweeps])}"
+        sweep = f"tritune sweep {shell(*(path for _, path in traced.sweeps))}"
         if any(one.device for one in traced.trace.processes):
             yield f"next: {sweep}"
         else:  # the files name no target, and a sweep here would ask for one
@@ -220,16 +214,7 @@ def _served(traced: Traced, ours: Sequence[str]) -> str:
     if ours:
         call = f"tritune.install({json.dumps(str(lockfile))})"
         return f"then: {call} where it runs; TRITUNE_LOCKFILE would turn {own} off"
-    return f"then: TRITUNE_LOCKFILE={_word(lockfile)} where it runs"
-
-
-def _word(path: Path) -> str:
-    """A path as a shell takes it."""
-    return shlex.quote(str(path))
-
-
-def _words(paths: Sequence[Path]) -> str:
-    return " ".join(map(_word, paths))
+    return f"then: TRITUNE_LOCKFILE={shell(lockfile)} where it runs"
 
 
 def _known(trace: Trace) -> Iterator[str]:
