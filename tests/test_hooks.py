@@ -240,7 +240,7 @@ class Empty(list[str]):
 def test_a_hook_that_is_an_empty_collection_is_one_all_the_same(sweeping):
     hooked = sweeping(fill([*configs(16, hook=Empty()), *configs(32)]))
 
-    assert own_hooks(hooked) == (f"test_hooks:Empty@{hook_digest(Empty())}", "")
+    assert own_hooks(hooked) == (f"test_hooks:Empty()@{hook_digest(Empty())}", "")
 
 
 # --- served ---------------------------------------------------------------------------------
