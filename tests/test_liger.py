@@ -6,7 +6,7 @@ import pytest
 
 from public import OTHERS, binaries, compiled, counts, needs
 
-pytestmark = [pytest.mark.lowering, needs("liger_kernel")]
+pytestmark = needs("liger_kernel")
 
 MLP = f"""\
 problem: {OTHERS / "liger.py"}:mlp_problem
@@ -15,6 +15,7 @@ shapes: [{{S: 128, dim: 128, hidden: 128, dtype: [bfloat16, float32]}}]
 """
 
 
+@pytest.mark.lowering
 def test_dynamic_tanh_forward_and_backward_are_intercepted_and_every_config_compiles(tmp_path):
     reports = compiled(OTHERS / "dyt.yaml", tmp_path, "--only", "N == 4096")
 
