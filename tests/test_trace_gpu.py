@@ -16,7 +16,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 pytestmark = pytest.mark.gpu
-STEPS = 400
+STEPS, WINDOWS = 100, 8
+"""Of a loop, as often: the least of several is what a busy host does not make longer."""
+EVERY = STEPS * WINDOWS
 OPS = """\
 import torch, triton, triton.language as tl
 
@@ -60,9 +62,12 @@ def train(steps):
 
 if __name__ == "__main__":
     train(50)
-    began = time.perf_counter()
-    train(int(sys.argv[1]))
-    print(time.perf_counter() - began)
+    took = []
+    for window in range(int(sys.argv[2])):
+        began = time.perf_counter()
+        train(int(sys.argv[1]))
+        took.append(time.perf_counter() - began)
+    print(min(took))
     graph = torch.cuda.CUDAGraph()
     x, bias = torch.randn(64, 256, device="cuda"), torch.randn(256, device="cuda")
     index = torch.arange(256, device="cuda")
@@ -113,8 +118,8 @@ def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def traced(folder):
-    """The report, after the loop has run plain and traced, twice each."""
-    program = (sys.executable, "train.py", str(STEPS))
+    """The report, after the loop has run plain and traced, in turn."""
+    program = (sys.executable, "train.py", str(STEPS), str(WINDOWS))
     trace = (sys.executable, "-m", "tritune", "trace", "--force", "--", *program)
     seconds = {"plain": [], "traced": []}
     for _ in range(2):
@@ -130,8 +135,8 @@ def test_every_launch_is_counted_and_every_key_has_a_time(traced):
     counts = {one["key"]: one["count"] for one in kernel["launches"]}
 
     assert counts == {
-        "n=131072 x=bf16 bias=f32 index=i64 y=bf16": 50 + STEPS,
-        "n=16384 x=bf16 bias=f32 index=i64 y=bf16": 5 + STEPS // 10,
+        "n=131072 x=bf16 bias=f32 index=i64 y=bf16": 50 + EVERY,
+        "n=16384 x=bf16 bias=f32 index=i64 y=bf16": 5 + EVERY // 10,
         "n=16384 x=f32 bias=f32 index=i64 y=f32": 3,
     }
     for one in kernel["launches"]:
@@ -190,9 +195,12 @@ def train(steps):
 
 if __name__ == "__main__":
     train(20)
-    began = time.perf_counter()
-    train(int(sys.argv[1]))
-    print(time.perf_counter() - began)
+    took = []
+    for window in range(int(sys.argv[2])):
+        began = time.perf_counter()
+        train(int(sys.argv[1]))
+        took.append(time.perf_counter() - began)
+    print(min(took))
 """
 PACKAGED_SERVED = """\
 import json, tritune
@@ -215,7 +223,7 @@ def test_a_loop_over_packages_is_traced_swept_as_it_is_and_served(tmp_path_facto
         pytest.importorskip(package)
     folder = tmp_path_factory.mktemp("packaged")
     (folder / "train.py").write_text(PACKAGED, encoding="utf-8")
-    program = (sys.executable, "train.py", str(STEPS))
+    program = (sys.executable, "train.py", str(STEPS), str(WINDOWS))
     trace = (sys.executable, "-m", "tritune", "trace", "--force", "--", *program)
     seconds = {
         "plain": float(run(folder, *program).stdout),
@@ -231,7 +239,7 @@ def test_a_loop_over_packages_is_traced_swept_as_it_is_and_served(tmp_path_facto
         f"{norm}:l2norm_fwd_kernel": 1,
         f"{norm}:l2norm_bwd_kernel": 1,
     }
-    steps = 20 + STEPS
+    steps = 20 + EVERY
     counts = {one["name"]: one["count"] for one in report["kernels"]}
     assert counts == {name: each * steps for name, each in a_step.items()}
 
