@@ -19,6 +19,17 @@ pytestmark = pytest.mark.gpu
 STEPS, WINDOWS = 100, 8
 """Of a loop, as often: the least of several is what a busy host does not make longer."""
 EVERY = STEPS * WINDOWS
+WARM = 20
+TIMED = f"""
+if __name__ == "__main__":
+    train({WARM})
+    took = []
+    for window in range({WINDOWS}):
+        began = time.perf_counter()
+        train({STEPS})
+        took.append(time.perf_counter() - began)
+    print(min(took))
+"""
 OPS = """\
 import torch, triton, triton.language as tl
 
@@ -39,7 +50,7 @@ def gelu(x, bias, index):
     return y
 """
 TRAIN = """\
-import sys, time
+import time
 import torch
 from ops import gelu
 
@@ -59,15 +70,8 @@ def train(steps):
         if step % 10 == 0:
             gelu(small, bias, index)
     torch.cuda.synchronize()
-
-if __name__ == "__main__":
-    train(50)
-    took = []
-    for window in range(int(sys.argv[2])):
-        began = time.perf_counter()
-        train(int(sys.argv[1]))
-        took.append(time.perf_counter() - began)
-    print(min(took))
+"""
+GRAPH = """\
     graph = torch.cuda.CUDAGraph()
     x, bias = torch.randn(64, 256, device="cuda"), torch.randn(256, device="cuda")
     index = torch.arange(256, device="cuda")
@@ -97,7 +101,7 @@ print(json.dumps(tritune.stats()))
 def folder(tmp_path_factory):
     made = tmp_path_factory.mktemp("loop")
     (made / "ops.py").write_text(OPS, encoding="utf-8")
-    (made / "train.py").write_text(TRAIN, encoding="utf-8")
+    (made / "train.py").write_text(TRAIN + TIMED + GRAPH, encoding="utf-8")
     return made
 
 
@@ -119,7 +123,7 @@ def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 @pytest.fixture(scope="module")
 def traced(folder):
     """The report, after the loop has run plain and traced, in turn."""
-    program = (sys.executable, "train.py", str(STEPS), str(WINDOWS))
+    program = (sys.executable, "train.py")
     trace = (sys.executable, "-m", "tritune", "trace", "--force", "--", *program)
     seconds = {"plain": [], "traced": []}
     for _ in range(2):
@@ -135,8 +139,8 @@ def test_every_launch_is_counted_and_every_key_has_a_time(traced):
     counts = {one["key"]: one["count"] for one in kernel["launches"]}
 
     assert counts == {
-        "n=131072 x=bf16 bias=f32 index=i64 y=bf16": 50 + EVERY,
-        "n=16384 x=bf16 bias=f32 index=i64 y=bf16": 5 + EVERY // 10,
+        "n=131072 x=bf16 bias=f32 index=i64 y=bf16": WARM + EVERY,
+        "n=16384 x=bf16 bias=f32 index=i64 y=bf16": (WARM + EVERY) // 10,
         "n=16384 x=f32 bias=f32 index=i64 y=f32": 3,
     }
     for one in kernel["launches"]:
@@ -171,7 +175,7 @@ def test_its_sweep_file_runs_as_it_is_and_a_served_run_benchmarks_nothing(folder
 
 PACKAGES = ("liger_kernel", "fla")
 PACKAGED = """\
-import sys, time
+import time
 import torch
 from fla.modules.norm.l2norm import L2NormFunction
 from liger_kernel.ops.dyt import LigerDyTFunction
@@ -192,15 +196,6 @@ def train(steps):
         best.step()
         best.zero_grad()
     torch.cuda.synchronize()
-
-if __name__ == "__main__":
-    train(20)
-    took = []
-    for window in range(int(sys.argv[2])):
-        began = time.perf_counter()
-        train(int(sys.argv[1]))
-        took.append(time.perf_counter() - began)
-    print(min(took))
 """
 PACKAGED_SERVED = """\
 import json, tritune
@@ -222,8 +217,8 @@ def test_a_loop_over_packages_is_traced_swept_as_it_is_and_served(tmp_path_facto
     for package in PACKAGES:
         pytest.importorskip(package)
     folder = tmp_path_factory.mktemp("packaged")
-    (folder / "train.py").write_text(PACKAGED, encoding="utf-8")
-    program = (sys.executable, "train.py", str(STEPS), str(WINDOWS))
+    (folder / "train.py").write_text(PACKAGED + TIMED, encoding="utf-8")
+    program = (sys.executable, "train.py")
     trace = (sys.executable, "-m", "tritune", "trace", "--force", "--", *program)
     seconds = {
         "plain": float(run(folder, *program).stdout),
@@ -239,7 +234,7 @@ def test_a_loop_over_packages_is_traced_swept_as_it_is_and_served(tmp_path_facto
         f"{norm}:l2norm_fwd_kernel": 1,
         f"{norm}:l2norm_bwd_kernel": 1,
     }
-    steps = 20 + EVERY
+    steps = WARM + EVERY
     counts = {one["name"]: one["count"] for one in report["kernels"]}
     assert counts == {name: each * steps for name, each in a_step.items()}
 
