@@ -121,8 +121,8 @@ def _stale(evidence: Evidence, today: Today) -> tuple[Status, str]:
 
 def _other_hook(before: str, now: str) -> str:
     """An entry that names none is of an older sweep, or of a config that had none."""
-    if before and now.startswith(f"{before.partition('@')[0]}@") and before != now:
-        return f"the code of its pre_hook `{before.partition('@')[0]}` changed"
+    if before not in {"", now} and hooks.named(before) == hooks.named(now):
+        return f"the code of its pre_hook `{hooks.named(before)}` changed"
     return hooks.gone(before, now)
 
 

@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from tritune import hooks
 from tritune.errors import TableError
 from tritune.keys import split
 from tritune.model import FIELDS, LAUNCH_OPTIONS, Config, DeviceIdentity, Entry, LockedKey, Value
@@ -60,8 +61,7 @@ def configs_source(kernel: str, device: str, entries: Sequence[Locked]) -> str:
 
 def unwritten(entries: Sequence[Locked]) -> tuple[str, ...]:
     """The hooks that no source can name, and without which a config gives wrong results."""
-    hooks = dict.fromkeys(_made(entry)[1] for _, entry in entries)
-    return tuple(hook for hook in hooks if hook and not _is_importable(hook))
+    return tuple(hook for hook in hooked(entries) if not _is_importable(hook))
 
 
 def hooked(entries: Sequence[Locked]) -> tuple[str, ...]:
@@ -70,7 +70,7 @@ def hooked(entries: Sequence[Locked]) -> tuple[str, ...]:
 
 
 def _made(entry: Entry) -> _Made:
-    return entry.config, entry.evidence.hook.partition("@")[0]
+    return entry.config, hooks.named(entry.evidence.hook)
 
 
 def _is_importable(hook: str) -> bool:

@@ -44,9 +44,14 @@ def code_of(hook: Any) -> Any:
     return plain if hasattr(plain, "__qualname__") else type(plain)
 
 
+def named(said: str) -> str:
+    """The name in what an entry says, which has a digest behind it."""
+    return said.partition("@")[0]
+
+
 def gone(locked: str, today: str) -> str:
     """Why what was locked with one hook is not for a config with another; empty where it is."""
-    before, now = locked.partition("@")[0], today.partition("@")[0]
+    before, now = named(locked), named(today)
     if not locked or before == now:
         return ""
     instead = f"has `{now}` now" if now else "has none now"

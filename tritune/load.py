@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
 
-from tritune import blame, contract, switches
+from tritune import blame, contract, hooks, switches
 from tritune.errors import KernelError
 from tritune.identity import hook_digest, problem_digest, source_digest
 from tritune.model import LOCKFILE, Config, KernelInfo, Value
@@ -127,8 +127,6 @@ def own_hooks(kernel: Any) -> tuple[str, ...]:
     lives = [kernel.tuning.live(config.as_dict()) for config in own_configs(kernel)]
     if all(live.pre_hook is None for live in lives):  # not by truth: one may have a `__len__`
         return ()
-    from tritune import hooks
-
     return tuple(
         "" if live.pre_hook is None else f"{hooks.name(live.pre_hook)}@{hook_digest(live.pre_hook)}"
         for live in lives
