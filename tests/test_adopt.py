@@ -244,6 +244,14 @@ def test_with_tritune_off_nothing_is_routed(tmp_path, monkeypatch, benchmarks):
     assert (ran(kernel), benchmarks()) == (64, 3)
 
 
+def test_turned_off_after_the_install_a_kernel_is_tritons_own(tmp_path, monkeypatch, benchmarks):
+    kernel = fill()
+    installed(tmp_path, {key(): config(32)})
+    monkeypatch.setenv("TRITUNE", "off")
+
+    assert (ran(kernel), benchmarks()) == (64, 3)
+
+
 def test_what_is_launched_below_the_autotuner_runs_as_it_is(tmp_path):
     kernel = fill()
     installed(tmp_path, {key(): config(32)})
