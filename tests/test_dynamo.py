@@ -55,6 +55,16 @@ def half(configs, named, **kwargs):
 def pruned(x, y, n, B: tl.constexpr):
     tl.store(y, B)
 
+def expected(x, y, n, B, **kwargs):
+    return n / B
+
+by_model = {"perf_model": expected, "top_k": 1}
+
+@triton.autotune(listed(64, 256, 128), key=["n"], prune_configs_by=by_model)
+@triton.jit
+def modelled(x, y, n, B: tl.constexpr):
+    tl.store(y, B)
+
 @triton.autotune(listed(64, 128), key=["n"])
 @triton.heuristics({"TWICE": lambda named: 2 * named["B"]})
 @triton.jit
@@ -129,7 +139,18 @@ asked = {{name: (n["exact"], n["default"]) for name, n in tritune.stats().items(
 twice = asked.pop("ops:plain")
 print("asked", {{*asked.values()}}, twice)
 """
-EVERY = ("plain", "single", "keyless", "pruned", "below", "above", "warps", "decorated", "local")
+EVERY = (
+    "plain",
+    "single",
+    "keyless",
+    "pruned",
+    "modelled",
+    "below",
+    "above",
+    "warps",
+    "decorated",
+    "local",
+)
 
 
 def kernel_named(name: str) -> str:
@@ -176,6 +197,7 @@ def test_torch_compile_takes_what_is_locked_and_on_a_miss_what_it_takes_without_
         f"miss single {second}",
         f"miss keyless {both}",
         f"miss pruned {first}",
+        "miss modelled [(256, 4)]",
         f"miss below {both}",
         f"miss above {both}",
         f"miss warps {both}",

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping
+from operator import itemgetter
 from types import SimpleNamespace
 from typing import Any
 
@@ -50,9 +51,12 @@ def pruner(
 ) -> Callable[..., Any]:
     """An `early_config_prune` that leaves the locked config alone, and no benchmark to run.
 
-    Where nothing is locked, it does what that of the *stock* autotuner does.
+    Where nothing is locked, it does what that of the *stock* autotuner does, and its performance
+    model after it: of a kernel that is served torch.compile sees none, which would drop what is
+    locked.
     """
-    own = None if stock is None else vars(stock).get("early_config_prune")
+    held = {} if stock is None else vars(stock)
+    own, model, top_k = map(held.get, ("early_config_prune", "perf_model", "configs_top_k"))
     number, holder = next(_numbers), SimpleNamespace()
     scalars, tensors, layout = contract.scalars, contract.tensors, contract.layout
     _kernels[number] = (answer, scalars, tensors, holder)
@@ -61,18 +65,29 @@ def pruner(
 
     def early_config_prune(configs: Any, named: Any, **kwargs: Any) -> Any:
         bound = {**defaults, **named, **kwargs}
-        values = tuple([bound[name] for name in scalars])  # Dynamo traces no generator
+        # What only a config that a prune function makes will set is not there yet.
+        values = tuple([bound.get(name) for name in scalars])  # Dynamo traces no generator
         dtypes = tuple([getattr(bound[name], "dtype", None) for name in tensors])
         dense = tuple([_dense(bound[name]) for name in tensors]) if layout else ()
         name = locked_name(number, values, dtypes, dense)
         if not name:
             # A list of its own, by which `adopt` knows what torch makes of it.
-            return list(configs if own is None else own(configs, named, **kwargs))
+            left = list(configs if own is None else own(configs, named, **kwargs))
+            return left if model is None else _foreseen(left, model, top_k, {**named, **kwargs})
         if name.isdigit():  # with what Dynamo has put into it: the results of heuristics
             return [configs[int(name)]]
         return [getattr(holder, name)]
 
     return early_config_prune
+
+
+def _foreseen(configs: list[Any], model: Any, top_k: Any, named: dict[str, Any]) -> list[Any]:
+    """What Triton's own pruning leaves by a performance model, in words that Dynamo traces."""
+    most = max(1, int(len(configs) * top_k)) if isinstance(top_k, float) else top_k
+    if len(configs) <= most:
+        return configs
+    expected = [(float(model(**named, **one.all_kwargs())), one) for one in configs]
+    return [one for _, one in sorted(expected, key=itemgetter(0))[:most]]
 
 
 def forced(contract: Contract) -> KernelError:
