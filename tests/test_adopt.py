@@ -244,6 +244,14 @@ def test_with_tritune_off_nothing_is_routed(tmp_path, monkeypatch, benchmarks):
     assert (ran(kernel), benchmarks()) == (64, 3)
 
 
+def test_turned_off_after_the_install_a_kernel_is_tritons_own(tmp_path, monkeypatch, benchmarks):
+    kernel = fill()
+    installed(tmp_path, {key(): config(32)})
+    monkeypatch.setenv("TRITUNE", "off")
+
+    assert (ran(kernel), benchmarks()) == (64, 3)
+
+
 def test_what_is_launched_below_the_autotuner_runs_as_it_is(tmp_path):
     kernel = fill()
     installed(tmp_path, {key(): config(32)})
@@ -459,8 +467,13 @@ def test_what_is_for_tuning_only_never_runs_when_served(tmp_path):
     assert (ran(kernel), called) == (32, [])
 
 
-def test_torch_compile_finds_the_locked_config_and_no_model_that_would_drop_it(tmp_path):
-    kernel = fill(prune_configs_by={"perf_model": lambda **_: 1.0, "top_k": 0.5})
+@pytest.mark.parametrize(
+    ("top_k", "left"), [(0.5, [64]), (0.9, [64, 32]), (0.1, [64]), (2, [64, 32]), (3, [16, 32, 64])]
+)
+def test_torch_compile_finds_the_locked_config_and_a_model_only_where_none_is(
+    tmp_path, top_k, left
+):
+    kernel = fill(prune_configs_by={"perf_model": lambda B=0, **_: -B, "top_k": top_k})
     path = installed(tmp_path, {key(): config(32)})
     named = {"x": torch.zeros(4, 8), "y": torch.zeros(1, dtype=torch.int32)}
 
@@ -468,9 +481,9 @@ def test_torch_compile_finds_the_locked_config_and_no_model_that_would_drop_it(t
     missed = kernel.early_config_prune(kernel.configs, named, n=9, FLAG=1)
 
     assert (found, kernel.perf_model) == (kernel.configs[1], None)
-    assert missed == kernel.configs
+    assert [one.kwargs["B"] for one in missed] == left
     tritune.uninstall()
-    assert kernel.perf_model() == 1.0
+    assert kernel.perf_model() == 0
     assert path.exists()
 
 
@@ -579,6 +592,22 @@ def test_a_kernel_that_is_not_launched_yet_has_the_best_config_that_it_had(tmp_p
     installed(tmp_path, {key(): config(16)})
     assert adopt.kernel_of(tuned_before) is not None
     assert tuned_before.best_config.kwargs == {"B": 64}
+
+
+def test_what_a_launch_reads_as_best_is_not_changed_by_a_kernel_that_is_made_meanwhile(tmp_path):
+    said = []
+
+    class Telling(Autotuner):
+        def __setattr__(self, name, value):
+            said.extend([value.kwargs] if name == "best_config" else [])
+            super().__setattr__(name, value)
+
+    kernel = fill(kind=Telling, listed=configs(16, 32))
+    installed(tmp_path, {key(): config(32)})
+    adopt.kernel_of(kernel)
+    ran(kernel)
+
+    assert said == [{"B": 32}]
 
 
 def test_a_run_that_somebody_puts_in_place_of_ours_is_kept_and_routed(tmp_path, benchmarks):
@@ -764,6 +793,16 @@ def test_a_config_that_a_prune_function_makes_is_served_with_its_hook(
 
     assert benchmarks() == 0
     assert kernel.best_config.pre_hook is zeroed
+
+
+def test_what_asks_it_for_its_configs_gets_those_that_its_prune_function_makes(tmp_path):
+    kernel = made_by_prune(default=False)
+    installed(tmp_path, {"n=9 x=f32 y=i32": config(32)}, kernel=MADE.replace("makes", "needs"))
+    named = {"x": torch.zeros(8), "y": torch.zeros(1, dtype=torch.int32)}
+
+    [found] = kernel.early_config_prune(kernel.configs, named, n=8)
+
+    assert found.kwargs == {"B": 128, "DEPTH": 2}
 
 
 def test_where_the_prune_function_fails_every_config_is_tried_and_it_is_said(sweeping):

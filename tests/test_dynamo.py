@@ -7,6 +7,7 @@ options that a launch passes, and, once the configs are pruned, one of what is l
 from __future__ import annotations
 
 import copy
+import dataclasses
 import os
 import subprocess
 import sys
@@ -53,6 +54,21 @@ def half(configs, named, **kwargs):
 @triton.autotune(listed(64, 128), key=["n"], prune_configs_by={"early_config_prune": half})
 @triton.jit
 def pruned(x, y, n, B: tl.constexpr):
+    tl.store(y, B)
+
+@triton.autotune(listed(64, 128), key=["n", "x"])
+@triton.jit
+def tensor(x, y, n, B: tl.constexpr):
+    tl.store(y, B)
+
+def expected(x, y, n, B, **kwargs):
+    return n / B
+
+by_model = {"perf_model": expected, "top_k": 1}
+
+@triton.autotune(listed(64, 256, 128), key=["n"], prune_configs_by=by_model)
+@triton.jit
+def modelled(x, y, n, B: tl.constexpr):
     tl.store(y, B)
 
 @triton.autotune(listed(64, 128), key=["n"])
@@ -129,7 +145,19 @@ asked = {{name: (n["exact"], n["default"]) for name, n in tritune.stats().items(
 twice = asked.pop("ops:plain")
 print("asked", {{*asked.values()}}, twice)
 """
-EVERY = ("plain", "single", "keyless", "pruned", "below", "above", "warps", "decorated", "local")
+EVERY = (
+    "plain",
+    "tensor",
+    "single",
+    "keyless",
+    "pruned",
+    "modelled",
+    "below",
+    "above",
+    "warps",
+    "decorated",
+    "local",
+)
 
 
 def kernel_named(name: str) -> str:
@@ -173,9 +201,11 @@ def test_torch_compile_takes_what_is_locked_and_on_a_miss_what_it_takes_without_
         *(f"hit {name} {second}" for name in EVERY),
         "hit options [(128, 8)]",
         f"miss plain {both}",
+        f"miss tensor {both}",
         f"miss single {second}",
         f"miss keyless {both}",
         f"miss pruned {first}",
+        "miss modelled [(256, 4)]",
         f"miss below {both}",
         f"miss above {both}",
         f"miss warps {both}",
@@ -184,6 +214,100 @@ def test_torch_compile_takes_what_is_locked_and_on_a_miss_what_it_takes_without_
         "miss options [(64, 8), (128, 8)]",
         "asked {(1, 1)} (2, 2)",
     ], said.stderr
+
+
+VARYING = f"""\
+import sys, types
+import torch.utils._triton
+torch.utils._triton.has_triton = lambda *_: True
+import torch, triton
+from torch._higher_order_ops.triton_kernel_wrap import kernel_side_table
+from triton.runtime.jit import JITFunction
+{DRIVER}
+import ops, tritune
+
+Driver.get_current_target = lambda self: triton.backends.compiler.GPUTarget("cuda", 90, 32)
+traced, ran = [], []
+JITFunction.run = lambda self, *args, grid, warmup, **named: ran.append(named["B"])
+
+def show(module, examples):
+    for node in module.graph.nodes:
+        if "triton" in str(node.target):
+            configs = kernel_side_table.id_to_kernel[node.kwargs["kernel_idx"]].configs
+            traced.append([one.kwargs["B"] for one in configs])
+    return lambda *arguments: [torch.zeros(1) for _ in arguments]
+
+def of_its_size(name, x):
+    y = torch.zeros(1)
+    getattr(ops, name)[(1,)](x, y, x.shape[0])
+    return y
+
+def of_another(name, x):
+    y = torch.zeros(1)
+    getattr(ops, name)[(1,)](x, y, 8)
+    return y
+
+def of_a_tuple(name, x):
+    y = torch.zeros(1)
+    getattr(ops, name)[(1,)]((x, 3), y, 8)
+    return y
+
+def asked(name, x):
+    found = getattr(ops, name).config(n=x.shape[0], x=x, y=x)
+    ran.append(found["B"])
+    return x + 1
+
+def tried(op, name, **options):
+    torch._dynamo.reset()
+    backend = "eager" if name == "decorated" else show
+    compiled = torch.compile(op, backend=backend, **options)
+    for size in (8, 8, 9, 10):
+        compiled(name, torch.ones(size))
+    print(op.__name__, name, options, traced, ran)
+    del traced[:], ran[:]
+
+for name in ("plain", "tensor"):
+    for op in (of_its_size, of_another):
+        tried(op, name, fullgraph=True, dynamic=True)
+tried(of_its_size, "plain", fullgraph=True)
+tried(of_a_tuple, "plain")
+for op in (of_its_size, asked):
+    tried(op, "decorated", dynamic=True)
+"""
+
+
+def test_sizes_that_vary_are_traced_as_without_us_or_launched_uncompiled(tmp_path):
+    (tmp_path / "ops.py").write_text(OPS, encoding="utf-8")
+    path = tmp_path / "t.lock"
+    locked = list(map(entry, ("plain", "tensor", "decorated")))
+    locked.append(dataclasses.replace(locked[0], key="n=8 x=(f32,int) y=f32"))
+    lock.write(path, lock.merge_winners(Lock(), H200, locked))
+
+    said = subprocess.run(
+        [sys.executable, "-c", VARYING],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join((str(ROOT), str(tmp_path))),
+            "TRITUNE_LOCKFILE": str(path),
+            "TRITON_INTERPRET": "0",
+        },
+    )
+
+    both = "{'fullgraph': True, 'dynamic': True}"
+    assert said.stdout.splitlines() == [
+        f"of_its_size plain {both} [[64, 128]] []",
+        f"of_another plain {both} [[128]] []",
+        f"of_its_size tensor {both} [[64, 128]] []",
+        f"of_another tensor {both} [[128]] []",
+        "of_its_size plain {'fullgraph': True} [[128], [64, 128]] []",
+        "of_a_tuple plain {} [] [128, 128, 128, 128]",
+        "of_its_size decorated {'dynamic': True} [] [128, 128, 64, 64]",
+        "asked decorated {'dynamic': True} [] [128, 128, 64, 64]",
+    ], said.stderr
+    assert said.stderr.count("torch.compile traces it for sizes that vary") == 2
 
 
 def as_dynamo_makes(kernel, listed):

@@ -352,6 +352,7 @@ LAYOUTS = (
     torch.zeros(4, 4, 4).transpose(0, 2),
     torch.zeros(8, 8, 8)[::2, ::2, ::2],
     torch.zeros(2, 4, 2, 4).transpose(2, 3),
+    torch.zeros(0, 8).T,
 )
 
 

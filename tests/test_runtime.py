@@ -357,11 +357,15 @@ def test_without_like_every_tensor_is_in_the_key(tmp_path):
     assert kernel.key_of({"n": 8, "x": torch.zeros(8), "FLAG": 1}) == "n=8 FLAG=1 x=f32"
 
 
-def test_one_and_true_are_two_keys(tmp_path, gpu):
+@pytest.mark.parametrize(
+    ("said", "true", "one"), [("True", True, 1), ("(2,True)", (2, True), (2, 1))]
+)
+def test_one_and_true_are_two_keys(tmp_path, gpu, said, true, one):
     gpu()
-    kernel = jitted(locked(tmp_path / "t.lock", {"n=8 FLAG=True x=f32": {"B": 64, "num_warps": 8}}))
+    entries = {f"n=8 FLAG={said} x=f32": {"B": 64, "num_warps": 8}}
+    kernel = jitted(locked(tmp_path / "t.lock", entries))
 
-    assert (ran(kernel, flag=True), ran(kernel, flag=1)) == (64, 16)
+    assert (ran(kernel, flag=true), ran(kernel, flag=one)) == (64, 16)
 
 
 def test_a_key_that_holds_a_list_is_refused(tmp_path):

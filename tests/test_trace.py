@@ -481,6 +481,39 @@ def test_a_folder_with_no_trace_is_an_error(tmp_path):
 KEPT_OUT = "(python -I, -E and -S, and a child with an environment of its own, keep it out)"
 
 
+BROKEN_GRAPH = """\
+import os
+os.environ["TRITON_INTERPRET"] = "0"
+import torch, torch.utils._triton
+torch.utils._triton.has_triton = lambda *_: True
+import triton, triton.language as tl
+from triton.runtime.jit import JITFunction
+import standin
+
+JITFunction.run = lambda self, *args, grid, warmup, **named: print("ran", named["B"])
+
+@triton.autotune([triton.Config({"B": 16})], key=["n"])
+@triton.jit
+def filled(x, n, B: tl.constexpr):
+    tl.store(x, n)
+
+def op(x):
+    filled[(1,)]((x, 3), 8)  # no tuple is an argument to torch.compile: it breaks the graph
+    return x + 1
+
+torch.compile(op, backend="eager")(torch.zeros(8))
+"""
+
+
+def test_a_launch_where_torch_compile_breaks_a_graph_is_counted_and_nothing_else(tmp_path):
+    folder = project(tmp_path, program=BROKEN_GRAPH)
+
+    done = tritune_(folder, "trace", sys.executable, "program.py")
+
+    assert (done.returncode, done.stdout) == (0, "ran 16\n"), done.stderr
+    assert counted(folder / "traced") == {("program:filled", "n=8 x=(f32,int)"): 1}
+
+
 def test_a_program_that_launches_nothing_says_so(tmp_path):
     done = tritune_(tmp_path, "trace", sys.executable, "-c", "import triton; print('hello')")
 

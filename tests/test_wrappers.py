@@ -152,6 +152,23 @@ def test_what_has_not_launched_before_the_install_is_not_told_of(tmp_path, caplo
     assert ran(kernel) == [32, 64, 0]
 
 
+def test_launches_of_other_threads_go_on_while_it_is_asked_what_has_launched():
+    kernel = wrapped()
+    held = kernel.kernel_cache[0]
+
+    class Key:
+        @property
+        def __class__(self):  # asked of a key: now another thread launches
+            held.setdefault(1)
+            kernel.later = True
+            return int
+
+    held[Key()] = 0
+
+    assert kernel not in wrappers.that_launched()
+    assert kernel.later
+
+
 def test_what_was_remembered_while_installed_is_forgotten_when_uninstalled(tmp_path, benchmarks):
     kernel = wrapped()
     kernel.kernel_cache[1][("of", "others")] = "stays"

@@ -23,7 +23,7 @@ from typing import Any
 from triton.runtime.autotuner import Autotuner
 
 from tritune import contract as contracts
-from tritune import owning, routing, tuned, undecorated, wrappers
+from tritune import inductor, owning, routing, tuned, undecorated, wrappers
 from tritune.adopted import Adopted
 from tritune.dispatch import Kernel
 from tritune.errors import KernelError
@@ -242,6 +242,7 @@ def _routed(kind: type, own: Callable[..., Any]) -> Callable[..., Any]:
             return own(self, *args, **kwargs)
         return kernel.run(*args, **kwargs)
 
+    inductor.keep_out(run)
     return run
 
 

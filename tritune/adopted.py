@@ -32,11 +32,8 @@ class Adopted(Kernel):
 
     def __init__(self, tuning: Tuning, contract: Contract, lockfile: Path) -> None:
         self.stock = tuning.stock
-        before = {name: held for name, held in vars(self.stock).items() if name == "best_config"}
         super().__init__(tuning, contract, lockfile)
-        # Nothing was launched yet: what its author's tuner says of its best stays as it is.
-        vars(self.stock).pop("best_config", None)
-        vars(self.stock).update(before)
+        self._is_stock = False  # turned off since the install, it is as where nothing is locked
         self._passed = PassedToAny(contract, self.arg_names)
         told = (*undecorated.ignored(contract, tuning.key), *undecorated.unrun(self.stock))
         self.notes: dict[str, None] = dict.fromkeys(told)

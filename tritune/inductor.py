@@ -9,11 +9,13 @@ was read from.
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Callable, Mapping
+from operator import itemgetter
 from types import SimpleNamespace
 from typing import Any
 
-from tritune import keys
+from tritune import keys, switches
 from tritune.contract import Contract
 from tritune.errors import KernelError
 
@@ -50,10 +52,13 @@ def pruner(
 ) -> Callable[..., Any]:
     """An `early_config_prune` that leaves the locked config alone, and no benchmark to run.
 
-    Where nothing is locked, it does what that of the *stock* autotuner does.
+    Where nothing is locked, it does what that of the *stock* autotuner does, and its performance
+    model after it: of a kernel that is served torch.compile sees none, which would drop what is
+    locked.
     """
-    own = None if stock is None else vars(stock).get("early_config_prune")
-    number, holder = next(_numbers), SimpleNamespace()
+    held = {} if stock is None else vars(stock)
+    own, model, top_k = map(held.get, ("early_config_prune", "perf_model", "configs_top_k"))
+    number, holder, kernel = next(_numbers), SimpleNamespace(), contract.function.name
     scalars, tensors, layout = contract.scalars, contract.tensors, contract.layout
     _kernels[number] = (answer, scalars, tensors, holder)
     if layout and stock is not None:
@@ -61,18 +66,48 @@ def pruner(
 
     def early_config_prune(configs: Any, named: Any, **kwargs: Any) -> Any:
         bound = {**defaults, **named, **kwargs}
-        values = tuple([bound[name] for name in scalars])  # Dynamo traces no generator
-        dtypes = tuple([getattr(bound[name], "dtype", None) for name in tensors])
-        dense = tuple([_dense(bound[name]) for name in tensors]) if layout else ()
-        name = locked_name(number, values, dtypes, dense)
+        # What only a config that a prune function makes will set is not there yet.
+        given = [bound.get(name) for name in scalars]  # Dynamo traces no generator
+        if layout and _vary(given):  # of a kernel that nobody decorated: its graph stays whole
+            name = unserved(kernel)
+        else:
+            like = [*given, *[bound[name] for name in tensors]]  # a key may name a tensor, too
+            values = tuple([None if _is_tensor(one) else one for one in given])
+            dtypes = tuple([one.dtype if _is_tensor(one) else None for one in like])
+            dense = tuple([_dense(one) for one in like]) if layout else ()
+            name = locked_name(number, values, dtypes, dense)
         if not name:
             # A list of its own, by which `adopt` knows what torch makes of it.
-            return list(configs if own is None else own(configs, named, **kwargs))
+            left = list(configs if own is None else own(configs, named, **kwargs))
+            return left if model is None else _foreseen(left, model, top_k, {**named, **kwargs})
         if name.isdigit():  # with what Dynamo has put into it: the results of heuristics
             return [configs[int(name)]]
         return [getattr(holder, name)]
 
     return early_config_prune
+
+
+def _foreseen(configs: list[Any], model: Any, top_k: Any, named: dict[str, Any]) -> list[Any]:
+    """What Triton's own pruning leaves by a performance model, in words that Dynamo traces."""
+    most = max(1, int(len(configs) * top_k)) if isinstance(top_k, float) else top_k
+    if len(configs) <= most:
+        return configs
+    expected = [(float(model(**named, **one.all_kwargs())), one) for one in configs]
+    return [one for _, one in sorted(expected, key=itemgetter(0))[:most]]
+
+
+def keep_out(*functions: Any) -> None:
+    """Let torch.compile run these, and all that they call, as they are, wherever it breaks a graph.
+
+    It traces whatever a function that it compiles calls, and what it makes of a look-up is an
+    error of its own, or another config. Imports no torch: where nobody has, nothing is traced yet.
+    """
+    frames: Any = sys.modules.get("torch._C._dynamo.eval_frame")
+    if hasattr(frames, "set_code_exec_strategy"):
+        skip = frames._FrameAction.SKIP  # noqa: SLF001
+        whole = frames._FrameExecStrategy(skip, skip)  # noqa: SLF001
+        for function in functions:
+            frames.set_code_exec_strategy(function.__code__, whole)
 
 
 def forced(contract: Contract) -> KernelError:
@@ -85,9 +120,33 @@ def forced(contract: Contract) -> KernelError:
     )
 
 
+def _vary(values: list[Any]) -> bool:
+    """Whether torch.compile traces with sizes that are no numbers, for which no key can be made."""
+    shapes: Any = sys.modules.get("torch.fx.experimental.symbolic_shapes")
+    if shapes is None:  # who asks is not torch.compile
+        return False
+    numbers = [one for one in values if isinstance(one, (int, float))]
+    return not all([shapes.has_static_value(one) for one in numbers])  # noqa: C419  # no generator
+
+
+def unserved(kernel: str) -> str:
+    """No name of a config; said once a kernel."""
+    switches.count((kernel, "default"))
+    switches.say_once(
+        f"{kernel}: torch.compile traces it for sizes that vary, so there it runs as without "
+        "tritune; with dynamic=False each size runs what is locked"
+    )
+    return ""
+
+
+def _is_tensor(value: Any) -> bool:
+    # Dynamo asks no attribute of a number that is none yet.
+    return not isinstance(value, (int, float)) and hasattr(value, "data_ptr")
+
+
 def _dense(value: Any) -> tuple[int, int]:
     """What a key says of a tensor's layout."""
-    if not hasattr(value, "stride"):
+    if not _is_tensor(value) or not hasattr(value, "stride"):
         return keys.LAST, 0
     return keys.layout(value.shape, value.stride()), len(value.shape)
 
@@ -104,13 +163,13 @@ def locked_name(
     """
     answer, scalars, tensors, holder = _kernels[number]
     layouts = dense or ((keys.LAST, 0),) * len(dtypes)
-    stand_ins = [
-        None if dtype is None else _Aligned(dtype, *layout)
-        for dtype, layout in zip(dtypes, layouts, strict=True)
-    ]
-    live = answer(
-        {**dict(zip(scalars, values, strict=True)), **dict(zip(tensors, stand_ins, strict=True))}
-    )
+    stand_ins = {
+        name: _Aligned(dtype, *layout)
+        for name, dtype, layout in zip((*scalars, *tensors), dtypes, layouts, strict=True)
+        if dtype is not None
+    }
+    plain = dict.fromkeys(tensors) | dict(zip(scalars, values, strict=True))
+    live = answer(plain | stand_ins)
     if live is None:
         return ""
     for place, one in enumerate(_listed.get(number, ())):
@@ -125,4 +184,5 @@ def locked_name(
 
 
 locked_name._dynamo_marked_constant = True  # type: ignore[attr-defined]  # noqa: SLF001
+unserved._dynamo_marked_constant = True  # type: ignore[attr-defined]  # noqa: SLF001
 # what torch._dynamo.assume_constant_result does, with no import of torch

@@ -93,9 +93,10 @@ def memo(contract: Contract, bound: Mapping[str, Any]) -> tuple[object, ...]:
         value = bound[name]
         if hasattr(value, "data_ptr"):  # by what it is, not by which: a memo must not hold it
             found.append(_facts(value))
-            continue
-        # 1 == True == 1.0 in a dictionary, yet they are three texts.
-        found.append(value if value.__class__ is int else (value.__class__, value))
+        elif isinstance(value, tuple):
+            found.append((value.__class__, _scalar(contract, name, value)))
+        else:  # 1 == True == 1.0 in a dictionary, yet they are three texts.
+            found.append(value if value.__class__ is int else (value.__class__, value))
     for name in contract.tensors:
         value = bound[name]
         found.append(_facts(value) if hasattr(value, "data_ptr") else _other(value))
@@ -164,10 +165,11 @@ def _layout_text(value: Any) -> str:
 def layout(shape: Sequence[int], strides: Sequence[int]) -> int:
     """The dimension of stride 1; LAST for the last one, NONE where there is none.
 
-    Equal where a key says the same of two tensors, whatever their dimensions.
+    Equal where a key says the same of two tensors, whatever their dimensions. An empty tensor is
+    contiguous to torch, whatever its strides.
     """
     long = [at for at in range(len(shape)) if shape[at] != 1]
-    if not long or strides[long[-1]] == 1:
+    if not long or 0 in shape or strides[long[-1]] == 1:
         return LAST
     dense = [at for at in long if strides[at] == 1]
     return dense[0] if dense else NONE

@@ -33,7 +33,8 @@ def that_launched() -> Iterator[Any]:
         if kind not in kinds:
             kinds[kind] = _has_run(kind) and not _is_tritons(kind)
         if kinds[kind] and "fn" in _names(thing):
-            keys = (key for held in _memories(thing) for key in held)
+            # In a list, as launches of other threads go on meanwhile.
+            keys = [key for held in _memories(thing) for key in list(held)]
             if any(isinstance(key, tuple) for key in keys):
                 yield thing
 
@@ -120,7 +121,7 @@ def _names(thing: object) -> dict[str, Any]:
 
 def _memories(thing: Any) -> Iterator[dict[Any, Any]]:
     """The dictionaries that it holds, one by one or one a device."""
-    for value in _names(thing).values():
+    for value in list(_names(thing).values()):
         for held in value if isinstance(value, tuple | list) else (value,):
             if isinstance(held, dict):
                 yield held

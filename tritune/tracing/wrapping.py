@@ -12,7 +12,7 @@ from triton import knobs
 from triton.runtime.autotuner import Autotuner
 from triton.runtime.jit import JITFunction
 
-from tritune import adopt
+from tritune import adopt, inductor
 from tritune.dispatch import Kernel
 from tritune.routing import Route
 from tritune.tracing.recorder import SLOT, Recorder
@@ -88,6 +88,7 @@ def traced(recorder: Recorder, kind: type, own: Run) -> Run:
         call = functools.partial(own, self, *args, grid=grid, warmup=False, **named)
         return recorder.sampled(launch, call)
 
+    inductor.keep_out(run)
     return run
 
 
