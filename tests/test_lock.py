@@ -347,11 +347,22 @@ def test_what_was_measured_is_measured_with_all_of_its_evidence():
         ),
         (
             GOLDEN.replace('"us": 22.4', '"us": NaN'),
-            "tritune.lock:25: NaN is not a number that JSON has" + RESTORE,
+            "tritune.lock:25: NaN is no finite number" + RESTORE,
         ),
         (
             GOLDEN.replace('"us": 22.4', '"us": -Infinity'),
-            "tritune.lock:25: -Infinity is not a number that JSON has" + RESTORE,
+            "tritune.lock:25: -Infinity is no finite number" + RESTORE,
+        ),
+        (
+            GOLDEN.replace('"us": 22.4', '"us": 1e999'),
+            "tritune.lock:25: 1e999 is no finite number" + RESTORE,
+        ),
+        (
+            GOLDEN.replace('"us": 22.4', f'"us": {"9" * 400}'),
+            (
+                "tritune.lock:25: kernels.ops:matmul.MI300X."
+                f"M=64 K=4096 a=f16.evidence.us: expected a number, got {'9' * 40}" + RESTORE
+            ),
         ),
         (
             GOLDEN.replace('"tritune": 1', '"tritune": 999'),
