@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tritune import lock
+from tritune import lock, locktext
 from tritune.errors import EnvironmentFaultError, LockError
 from tritune.lockrender import render, sort_entries
 from tritune.lookup import Asked, Lockfile, find
@@ -598,3 +598,13 @@ def test_asking_whether_a_lockfile_can_be_written_leaves_nothing_behind(tmp_path
 
     assert [each.name for each in tmp_path.iterdir()] == ["tritune.lock"]
     assert path.read_text(encoding="utf-8") == GOLDEN
+
+
+def test_a_number_in_a_key_may_have_more_digits_than_python_makes_a_number_of():
+    long = f"M={'9' * 5000} K"
+
+    entries = lock.parse(GOLDEN.replace("M=64 K", long), "tritune.lock").entries
+
+    assert any(at.key.startswith(long) for at, _ in entries)
+    assert locktext.natural("M=7") < locktext.natural("M=064") < locktext.natural("M=64")
+    assert locktext.natural("M=64") < locktext.natural(long)
