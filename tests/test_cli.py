@@ -513,6 +513,25 @@ def test_a_reader_that_goes_away_is_no_answer_and_no_traceback(tmp_path):
     assert result.stdout.strip() in {"141", "0"}
 
 
+@pytest.mark.parametrize(
+    ("to", "code", "said"),
+    [
+        (">&-", "0", ""),
+        (">/dev/full", "3", "error: cannot be written: No space left on device\n"),
+    ],
+)
+def test_a_stdout_that_is_closed_or_full_is_no_bug_of_ours(tmp_path, to, code, said):
+    lock.write(tmp_path / "tritune.lock", LOCK)
+    main = "from tritune.cli import main; main()"
+    command = f"{sys.executable} -c '{main}' show lockfile {tmp_path}/tritune.lock"
+
+    result = subprocess.run(
+        ["bash", "-c", f"{command} {to}; echo $?"], capture_output=True, text=True, check=True
+    )
+
+    assert (result.stdout.strip(), result.stderr) == (code, said)
+
+
 def test_an_ascii_terminal_gets_question_marks_and_no_crash(tmp_path):
     lock.write(tmp_path / "tritune.lock", LOCK)
 

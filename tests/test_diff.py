@@ -202,6 +202,16 @@ def test_a_file_is_compared_with_its_own_path_of_a_revision(repository):
     assert paths(f"first:{KERNELS}", f"HEAD:{OTHER}") == {OTHER: 0}
 
 
+def test_a_file_may_be_named_from_a_folder_below_or_by_a_link(repository, tmp_path, monkeypatch):
+    (tmp_path / "link").symlink_to(repository)
+    monkeypatch.chdir(Path(KERNELS).parent)
+
+    assert paths("first", "./tritune.lock") == {KERNELS: 4}
+    assert paths("first", f"../{KERNELS}") == {KERNELS: 4}
+    assert paths("first:./tritune.lock") == {KERNELS: 4}
+    assert paths(f"HEAD:../{KERNELS}") == paths("HEAD", str(tmp_path / "link" / KERNELS))
+
+
 def test_a_lockfile_that_one_side_lacks_is_added_or_removed_as_a_whole(repository):
     Path(KERNELS).unlink()
 

@@ -258,6 +258,36 @@ def test_what_cannot_be_written_is_refused(path, arguments, said):
     assert said in result.stderr
 
 
+def test_a_lockfile_that_does_not_say_what_a_device_is_names_no_table(path):
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace('"H200": {"backend"', '"H100": {"backend"'), encoding="utf-8")
+
+    result = run("export", "--format", "vllm", "--kernel", "matmul_kernel")
+
+    assert result.exit_code == 2
+    assert result.stderr == (
+        'error: "devices" of the lockfile does not say what H200 is, and a table is named by it\n\n'
+        "hint: take its line from the lockfile's history\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("renames", "said"),
+    [
+        (("BLOCK_N=B",), "no config has a `BLOCK_N`\n\nhint: did you mean `BLOCK_M`?\n"),
+        (("BLOCK_M=B", "num_warps=B"), "two names of a config become `B`\n"),
+        (("num_warps=BLOCK_SIZE_M",), "two names of a config become `BLOCK_SIZE_M`\n"),
+    ],
+)
+def test_a_name_that_would_be_lost_in_a_table_is_refused(path, renames, said):
+    options = [f"--rename={one}" for one in renames]
+
+    result = run("export", "--format", "vllm", "--kernel", "matmul_kernel", *options)
+
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == f"error: --rename: {said}"
+
+
 def test_an_empty_lockfile_has_nothing_to_write(path):
     lock.write(path, Lock())
 

@@ -121,6 +121,13 @@ def test_a_table_of_vllms_says_its_sizes_its_device_and_its_triton():
             "t.json:2: 64.BLOCK_SIZE_M: expected a value, got [1]",
         ),
         ('{"64": {},\n"64": {}}', 't.json:2: "64" stands twice, first on line 1'),
+        (
+            f'{{"{"9" * 5000}": {{}}}}',
+            (
+                f't.json:1: {"9" * 5000}: expected a size of M, got "{"9" * 39}\n'
+                'hint: a table is {"64": {"BLOCK_SIZE_M": 64, ...}, "128": ...}'
+            ),
+        ),
     ],
 )
 def test_a_broken_table_is_told_with_its_line(text, said):
@@ -173,6 +180,7 @@ def test_it_is_the_file_that_tritons_own_autotuner_writes():
     ("text", "said"),
     [
         (autotune_file(float("inf")), "k.json: no config of it has a time"),
+        (autotune_file(10**400), "k.json: no config of it has a time"),
         (
             '{"64": {}}',
             (
@@ -258,6 +266,7 @@ HAS = "it has BLOCK_K, BLOCK_M, BLOCK_N, GROUP_M, num_stages, num_warps"
             "t.json:2: 64: `BLOCK_M` is '64', where the kernel's is 64",
         ),
         ({**OWN, "BLOCK_M": True}, {}, "t.json:2: 64: `BLOCK_M` is True, where the kernel's is 64"),
+        ({**OWN, "BLOCK_M": None}, {}, "t.json:2: 64: `BLOCK_M` is None, where the kernel's is 64"),
         ({**OWN, "num_ctas": "2"}, {}, "t.json:2: 64: `num_ctas` is '2', where the kernel's is 1"),
         ({**OWN, "X": 1}, {"X": "BLOCK_M"}, "t.json:2: 64: two of its names become `BLOCK_M`"),
     ],
@@ -419,7 +428,7 @@ def test_what_of_a_files_name_is_ignored_is_told(tmp_path, monkeypatch):
         f"{path}: block_shape=[128,128] of its name is not compared with the key\n"
         f"{path}: dtype=fp8_w8a8 of its name is of other work: no tensor of M=1 N=8 K=8 a=f16 "
         f"b=f16 has such a dtype\n"
-        f"{path}: N=14336 of its name is ignored: --key says N=8\n"
+        f"{path}: its N=14336 is ignored: --key says N=8\n"
         f"{path}: device_name=NVIDIA_H200 of its name is ignored: --device says H100\n"
         "no shape of sweeps/matmul.yaml asks for M=1 N=8 K=8 a=f16 b=f16, so no sweep times it\n"
         "add to the shapes of sweeps/matmul.yaml:\n"
@@ -1094,6 +1103,82 @@ def test_of_several_files_those_of_which_nothing_fits_are_named_and_the_others_t
         f"{good}: it has nothing for 1 problem of the sweep file\n"
         "next: tritune sweep sweeps/scale.yaml times them, and says what beats them\n"
     )
+
+
+@pytest.mark.lowering
+def test_with_no_sweep_file_too_those_of_another_key_or_other_dtypes_are_named_and_left(project):
+    good = cached(project, "good", 2.0, 1.0)
+    before, half = cached(project, "before", 1.0), cached(project, "half", 1.0)
+    project.write(before, autotune_file(1.0, key=(1000, 2, "torch.float32")))
+    project.write(half, autotune_file(1.0, key=(1000, "torch.float16")))
+    into = ("--kernel", "ops.py:scale_kernel", "--device", "H200", "--key", "x=f32 y=f32")
+
+    result = run("import", before, half, good, *into)
+
+    assert result.exit_code == 0, result.output
+    assert result.stdout == f"{project.lockfile}: scale_kernel on H200: 1 added\n"
+    assert result.stderr == (
+        f"{before}:1: configs_timings.0.0: not taken: its key has 2 values, and that of "
+        "`scale_kernel` is n\n"
+        f"{half}: not taken: its tensors are f16, and those of n=1000 x=f32 y=f32 are not\n"
+        "next: tritune sweep sweeps/scale.yaml times them, and says what beats them\n"
+    )
+    [(_, entry)] = lock.read(project.lockfile).entries
+    assert entry.config["BLOCK"] == 512
+
+
+@pytest.mark.lowering
+def test_a_key_in_python_that_no_launch_has_is_refused_and_a_dtype_that_gives_way_is_told(project):
+    project.write(
+        "tuned.py",
+        "import triton\nONE = triton.Config({'BLOCK': 512}, num_warps=4)\n"
+        "WRONG = {'n=1e3 x=f32 y=f32': ONE}\n"
+        "HALF = {'n=1000 x=f32 y=float32': ONE, 'n=4096 x=f16 y=f32': ONE}\n",
+    )
+    into = ("--kernel", "ops.py:scale_kernel", "--device", "H200", "--key", "x=f32 y=f32")
+
+    wrong = run("import", "tuned.py:WRONG", *into)
+    half = run("import", "tuned.py:HALF", *into)
+
+    assert (wrong.exit_code, half.exit_code) == (2, 0)
+    assert wrong.stderr == (
+        "error: tuned.py:WRONG['n=1e3 x=f32 y=f32']: `n` is `1e3`, which no key has\n\n"
+        "hint: a key has `1000.0`\n"
+    )
+    assert half.stderr == (
+        "tuned.py:HALF: its x=f16 is ignored: --key says x=f32\n"
+        "next: tritune sweep sweeps/scale.yaml times them, and says what beats them\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("no.json", "--sweep", "sweeps/scale.yaml"), "no.json: no such file or directory\n"),
+        (
+            ("tuned:T", "--kernel", ":scale_kernel"),
+            (
+                "no module named `tuned`\n\n"
+                "hint: name it from a folder on PYTHONPATH, or give the path of its file\n"
+            ),
+        ),
+        (
+            (":T", "--kernel", "ops.py:scale_kernel"),
+            (
+                "no module before the colon\n\n"
+                "hint: name it from a folder on PYTHONPATH, or give the path of its file\n"
+            ),
+        ),
+        (
+            ("ops.py", "--format", "vllm", "--kernel", "opss.py:scale_kernel"),
+            "ops.py:2: is not JSON: expecting value\n",
+        ),
+    ],
+)
+def test_what_is_not_there_is_told_as_what_it_is(project, arguments, said):
+    result = run("import", *arguments, "--device", "H200")
+
+    assert (result.exit_code, result.stderr) == (2, f"error: {said}")
 
 
 @pytest.mark.lowering

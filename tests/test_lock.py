@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tritune import lock
+from tritune import lock, locktext
 from tritune.errors import EnvironmentFaultError, LockError
 from tritune.lockrender import render, sort_entries
 from tritune.lookup import Asked, Lockfile, find
@@ -347,11 +347,22 @@ def test_what_was_measured_is_measured_with_all_of_its_evidence():
         ),
         (
             GOLDEN.replace('"us": 22.4', '"us": NaN'),
-            "tritune.lock:25: NaN is not a number that JSON has" + RESTORE,
+            "tritune.lock:25: NaN is no finite number" + RESTORE,
         ),
         (
             GOLDEN.replace('"us": 22.4', '"us": -Infinity'),
-            "tritune.lock:25: -Infinity is not a number that JSON has" + RESTORE,
+            "tritune.lock:25: -Infinity is no finite number" + RESTORE,
+        ),
+        (
+            GOLDEN.replace('"us": 22.4', '"us": 1e999'),
+            "tritune.lock:25: 1e999 is no finite number" + RESTORE,
+        ),
+        (
+            GOLDEN.replace('"us": 22.4', f'"us": {"9" * 400}'),
+            (
+                "tritune.lock:25: kernels.ops:matmul.MI300X."
+                f"M=64 K=4096 a=f16.evidence.us: expected a number, got {'9' * 40}" + RESTORE
+            ),
         ),
         (
             GOLDEN.replace('"tritune": 1', '"tritune": 999'),
@@ -587,3 +598,13 @@ def test_asking_whether_a_lockfile_can_be_written_leaves_nothing_behind(tmp_path
 
     assert [each.name for each in tmp_path.iterdir()] == ["tritune.lock"]
     assert path.read_text(encoding="utf-8") == GOLDEN
+
+
+def test_a_number_in_a_key_may_have_more_digits_than_python_makes_a_number_of():
+    long = f"M={'9' * 5000} K"
+
+    entries = lock.parse(GOLDEN.replace("M=64 K", long), "tritune.lock").entries
+
+    assert any(at.key.startswith(long) for at, _ in entries)
+    assert locktext.natural("M=7") < locktext.natural("M=064") < locktext.natural("M=64")
+    assert locktext.natural("M=64") < locktext.natural(long)

@@ -182,7 +182,7 @@ def test_what_is_damaged_of_one_kernel_is_served_to_no_other_whoever_is_imported
 
     assert served == [{"H100": {"M=64": {"BLOCK": 32}, "M=128": {"BLOCK": 33}}}, {}]
     assert file.damage("a:f") is None
-    assert "NaN is not a number that JSON has" in message(file, "b:g")
+    assert "NaN is no finite number" in message(file, "b:g")
 
 
 def test_evidence_that_is_damaged_inside_its_line_does_a_launch_no_harm(tmp_path):

@@ -402,6 +402,17 @@ def test_a_clone_whose_configuration_cannot_be_written_is_no_mistake_in_the_inpu
     assert not Path(".gitattributes").exists()
 
 
+def test_attributes_in_another_encoding_are_added_to_and_stay_as_they_are(repository, monkeypatch):
+    monkeypatch.chdir(repository.folder)
+    before = "# Übersetzer\n*.po merge=ours".encode("latin-1")
+    Path(".gitattributes").write_bytes(before)
+
+    result = run("merge", "--install")
+
+    assert result.exit_code == 0, result.output
+    assert Path(".gitattributes").read_bytes() == before + b"\ntritune.lock merge=tritune\n"
+
+
 def test_outside_of_a_repository_install_says_so(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))

@@ -18,7 +18,7 @@ from tritune import jsonplaces, keys
 from tritune.errors import NothingFitsError, TableError
 from tritune.model import PLAIN, RARE, Value
 
-_SIZE = re.compile(r"[0-9]+")
+_SIZE = re.compile(r"[0-9]{1,18}")
 _IN_NAME = re.compile(r"""(?:^|,)(\w+)=((?:\[[^\]]*\]|\([^)]*\)|"(?:[^"\\]|\\.)*"|[^,\[("])*)""")
 """A part of a file's name; brackets and quotes may hold commas."""
 _DTYPE = re.compile(r"torch\.\w+")
@@ -134,7 +134,10 @@ def _time(item: Any, path: str, text: str, index: int) -> float:
     if not isinstance(median, (int, float)) or isinstance(median, bool):
         what = f"expected a config and its times, got {json.dumps(item)[:40]}"
         raise TableError(what, where=jsonplaces.where(path, text, ("configs_timings", index)))
-    return float(median)
+    try:
+        return float(median)
+    except OverflowError:  # a whole number of 400 digits
+        return math.inf
 
 
 def _fields(

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from tritune import hooks
+from tritune.axisvalues import did_you_mean
 from tritune.errors import TableError
 from tritune.keys import split
 from tritune.model import FIELDS, LAUNCH_OPTIONS, Config, DeviceIdentity, Entry, LockedKey, Value
@@ -110,6 +111,7 @@ def vllm_tables(
     Raises:
         TableError: a key has no such part, or it is no size.
     """
+    _check(renames, entries)
     tables: dict[tuple[tuple[str, str], ...], dict[str, Config]] = {}
     for at, entry in entries:
         parts = split(at.key)
@@ -139,14 +141,25 @@ def _name(
     return name
 
 
+def _check(renames: Mapping[str, str], entries: Sequence[Locked]) -> None:
+    known = {name for _, entry in entries for name in entry.config}
+    for name in renames:
+        if name not in known:
+            what, hint = f"no config has a `{name}`", did_you_mean(name, sorted(known))
+            raise TableError(what, where="--rename", hint=hint)
+    told = [new for name in known if (new := _told(name, renames))]
+    if twice := sorted(new for new in {*told} if told.count(new) > 1):
+        raise TableError(f"two names of a config become `{twice[0]}`", where="--rename")
+
+
+def _told(name: str, renames: Mapping[str, str]) -> str:
+    return renames.get(name, _TILES.sub(r"\1_SIZE_\2", name))
+
+
 def _table(table: Mapping[str, Config], renames: Mapping[str, str]) -> str:
     # No `triton_version`, as newer tables of vLLM's have: who reads them may take it for a size.
     rows: dict[str, dict[str, Value]] = {
-        size: {
-            renames.get(name, _TILES.sub(r"\1_SIZE_\2", name)): value
-            for name, value in _said(table[size])
-            if renames.get(name, name)
-        }
+        size: {new: value for name, value in _said(table[size]) if (new := _told(name, renames))}
         for size in sorted(table, key=int)
     }
     return json.dumps(rows, indent=4) + "\n"

@@ -103,7 +103,8 @@ def _check_type(name: str, value: Value, row: Row, own: Mapping[str, Value]) -> 
     like = own.get(name)
     if name in LAUNCH_OPTIONS and name not in own:
         like = 1
-    if None not in {value, like} and type(value) is not type(like):
+    is_said = value is not None or name not in LAUNCH_OPTIONS
+    if like is not None and is_said and type(value) is not type(like):
         what = f"`{name}` is {value!r}, where the kernel's is {like!r}"
         raise TableError(what, where=row.where)
 
@@ -114,6 +115,11 @@ def fits(row: Row, key: str, receiver: Receiver) -> bool:
     named = {**dict(row.parts), **dict(zip(receiver.key, row.ordered, strict=False))}
     if any(parts[name] != value for name, value in named.items() if name in parts):
         return False
+    return has_dtypes(row, parts, receiver)
+
+
+def has_dtypes(row: Row, parts: Mapping[str, str], receiver: Receiver) -> bool:
+    """Whether the tensors of a key may be those of a row."""
     if row.dtypes is None:
         return True
     tensors = [value for name, value in parts.items() if name not in receiver.scalars]
@@ -144,6 +150,11 @@ def check_row(row: Row, receiver: Receiver, names: Iterable[str]) -> None:
         axis = row.parts[0][0]
         what = f"`{axis}` is no part of a key of `{receiver.short}`"
         raise TableError(what, where=row.where, hint=f"--axis NAME: it has {', '.join(there)}")
+    check_length(row, receiver)
+
+
+def check_length(row: Row, receiver: Receiver) -> None:
+    """Refuse a row whose key is another kernel's, or was this one's before."""
     if row.ordered and len(row.ordered) != len(receiver.key):
         raise NothingFitsError(
             f"its key has {plural(len(row.ordered), 'value')}, and that of `{receiver.short}` is "
@@ -168,9 +179,13 @@ def overruled(row: Row, template: str, receiver: Receiver) -> tuple[tuple[str, s
     return tuple(
         (f"{name}={text}", f"{name}={texts[name]}")
         for name, text in row.parts
-        if name in receiver.scalars and texts.get(name, text) != text and name not in asked
-        if "{" not in texts[name]
+        if name in texts and name in _known(receiver) and name not in asked
+        if "{" not in texts[name] and not _is_same(text, texts[name], name, receiver)
     )
+
+
+def _is_same(one: str, other: str, name: str, receiver: Receiver) -> bool:
+    return one == other or (name in receiver.tensors and _tensor(one) == _tensor(other))
 
 
 def other_dtype(row: Row, keys: Iterable[str], receiver: Receiver) -> tuple[str, str] | None:

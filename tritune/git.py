@@ -56,7 +56,8 @@ def install_driver() -> tuple[Path, bool]:
     command = f"{shlex.quote(sys.executable)} -P -m tritune merge --path %P %O %A %B"
     _configure("merge.tritune.name", "tritune lockfiles, entry by entry")
     _configure("merge.tritune.driver", command)
-    text = attributes.read_text(encoding="utf-8") if attributes.is_file() else ""
+    # Only looked at, and added to: what others wrote may be in any encoding.
+    text = attributes.read_text("utf-8", errors="replace") if attributes.is_file() else ""
     if ATTRIBUTES in text.splitlines():
         return attributes, False
     between = "" if not text or text.endswith("\n") else "\n"

@@ -15,48 +15,49 @@ from tritune.errors import TableError, of_many
 from tritune.fitting import Receiver
 from tritune.keys import PART, dtype_name, is_bare
 
-_FLAG = "--key"
+FLAG = "--key"
+_GAP = re.compile(r"\{\w*\}")
 _MARK = re.compile(r"\((unaligned|strided|dim\d+)\)")
 _WORDS = {"true": "True", "false": "False", "null": "none", "None": "none"}
 
 
-def check(text: str, receiver: Receiver) -> None:
-    """Refuse a template of a key, such as `M={} K=4096 a=f16`, that is none of the kernel's.
+def check(text: str, receiver: Receiver, where: str = FLAG) -> None:
+    """Refuse a key, or a template such as `M={} K=4096 a=f16`, that is none of the kernel's.
 
     Raises:
         TableError: the one mistake in it.
         ManyMistakesError: all of them.
     """
-    found = list(_mistakes(text, receiver))
+    found = list(_mistakes(text, receiver, where))
     if found:
         raise of_many(found)
 
 
-def _mistakes(text: str, receiver: Receiver) -> Iterator[TableError]:
+def _mistakes(text: str, receiver: Receiver, where: str) -> Iterator[TableError]:
     known = (*receiver.scalars, *receiver.tensors)
     if rest := " ".join(PART.sub(" ", text).split()):
         hint = f"write NAME=VALUE, as {known[0] if known else 'M'}=..."
-        yield TableError(f"`{rest}` is no part of a key", where=_FLAG, hint=hint)
+        yield TableError(f"`{rest}` is no part of a key", where=where, hint=hint)
     seen: set[str] = set()
     for name, value in PART.findall(text):
         if name in seen:
-            yield TableError(f"`{name}` is given twice", where=_FLAG)
+            yield TableError(f"`{name}` is given twice", where=where)
         seen.add(name)
         if name not in known:
-            yield _unknown(name, known, receiver)
+            yield _unknown(name, known, receiver, where)
         elif fault := _fault(name, value, receiver):
-            yield TableError(f"`{name}` is `{value}`, {fault[0]}", where=_FLAG, hint=fault[1])
+            yield TableError(f"`{name}` is `{value}`, {fault[0]}", where=where, hint=fault[1])
 
 
-def _unknown(name: str, known: Sequence[str], receiver: Receiver) -> TableError:
+def _unknown(name: str, known: Sequence[str], receiver: Receiver, where: str) -> TableError:
     what = f"`{name}` is no part of a key of `{receiver.short}`"
     meant = did_you_mean(name, known)
     meant = f"{meant} " if meant.startswith("did") else ""
-    return TableError(what, where=_FLAG, hint=f"{meant}it has {', '.join(known)}")
+    return TableError(what, where=where, hint=f"{meant}it has {', '.join(known)}")
 
 
 def _fault(name: str, value: str, receiver: Receiver) -> tuple[str, str] | None:
-    if "{" in value:  # a part of the table goes there
+    if _GAP.search(value):  # a part of the table goes there
         return None
     if name in receiver.tensors:
         return _no_tensor(value)

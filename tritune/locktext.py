@@ -7,6 +7,7 @@ module. Strict, because a field that is passed over in silence is a typing mista
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -105,8 +106,13 @@ def natural(key: str) -> tuple[tuple[int, int, str], ...]:
     """Order in which M=64 comes before M=1024."""
     parts = re.split(r"([0-9]+)", key)
     # Every second part is a number; the text itself settles 064 against 64.
-    ranks = tuple((1, int(p), p) if i % 2 else (0, 0, p) for i, p in enumerate(parts))
+    ranks = tuple(_number(p) if i % 2 else (0, 0, p) for i, p in enumerate(parts))
     return (*ranks, (0, 0, key))
+
+
+def _number(digits: str) -> tuple[int, int, str]:
+    plain = digits.lstrip("0")  # Python makes no number of more than 4,300 of them
+    return 1, len(plain), f"{plain} {digits}"
 
 
 def _load(text: str, path: str) -> Any:
@@ -137,17 +143,21 @@ def _decode(text: str, path: str) -> Any:
             twice.append(pairs[0][0])
         return found
 
+    def finite(text: str) -> float:
+        strange.extend([text] * math.isinf(value := float(text)))
+        return value
+
     try:
-        whole = json.loads(text, object_pairs_hook=unique, parse_constant=strange.append)
+        whole = json.loads(
+            text, object_pairs_hook=unique, parse_float=finite, parse_constant=strange.append
+        )
     except json.JSONDecodeError as error:
         raise _broken(error, text, path) from error
     except (RecursionError, ValueError) as error:  # nested too deep; a number of 5,000 digits
         raise LockError(f"is not a lockfile: {error}", where=path, hint=RESTORE) from error
     if strange:
         line = text.count("\n", 0, text.index(strange[0])) + 1
-        raise LockError(
-            f"{strange[0]} is not a number that JSON has", where=f"{path}:{line}", hint=RESTORE
-        )
+        raise LockError(f"{strange[0]} is no finite number", where=f"{path}:{line}", hint=RESTORE)
     if twice:
         raise _doubled(text, path)
     return whole
@@ -263,8 +273,14 @@ class _Reader:
             whole = tuple(name for name in NUMBERS if type(value.get(name)) is int)
             if not imported:
                 self.usual[form] = whole
-        floats = {name: float(value[name]) for name in whole} if whole else {}
+        floats = {name: self.number(value, name, at) for name in whole} if whole else {}
         return Evidence(**{**UNSAID, **value, **floats})
+
+    def number(self, value: Mapping[str, Any], name: str, at: jsonplaces.Path) -> float:
+        try:
+            return float(value[name])
+        except OverflowError:
+            raise self.expected("a number", value[name], (*at, name)) from None
 
     def fields(self, value: Any, at: jsonplaces.Path, known: Mapping[str, Field]) -> dict[str, Any]:
         found = dict(self.mapping(value, at))

@@ -58,6 +58,8 @@ def import_reference(reference: str) -> tuple[ModuleType, str]:
 
 
 def _by_name(name: str) -> ModuleType:
+    if not name:
+        raise KernelError("no module before the colon", hint=NO_MODULE_HINT)
     if str(Path.cwd()) not in sys.path:
         sys.path.append(str(Path.cwd()))  # as `python -m` would, but behind what is installed
     with _guarded(name):

@@ -6,7 +6,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from pathlib import Path
 
 import click
 
@@ -44,6 +46,11 @@ def tritune() -> None:
 
 def main() -> None:
     """Run the command line of this process."""
+    # Where one is closed (`>&-`) Python has None, and the next file opened would get its number.
+    sys.stdout, sys.stderr = (
+        stream or Path(os.devnull).open("w")  # noqa: SIM115 - to the end of the process
+        for stream in (sys.stdout, sys.stderr)
+    )
     for stream in (sys.stdout, sys.stderr):
         # An ASCII locale has no µ: a question mark is better than a crash.
         stream.reconfigure(errors="replace")  # type: ignore[union-attr]

@@ -78,7 +78,9 @@ def _side(text: str) -> _Side:
         return _file(Path(text))
     if colon:
         found = lock.parse(git.text_at(revision, path), text)
-        return _Side(locks={path: found}, single=True)
+        # As in git, a path with a dot is relative to where one stands, any other to the top.
+        is_relative = path.startswith(("./", "../"))
+        return _Side(locks={_in_tree(Path(path)) if is_relative else path: found}, single=True)
     if _is_revision(text):
         return _revision(text)
     raise LockError(
@@ -88,14 +90,19 @@ def _side(text: str) -> _Side:
 
 
 def _file(path: Path) -> _Side:
-    from tritune import git, lock
+    from tritune import lock
 
-    at = path.absolute()
+    return _Side(locks={_in_tree(path): lock.read(path)}, single=True)
+
+
+def _in_tree(path: Path) -> str:
+    """What git calls it, which knows no `..` and no folder by a link to it."""
+    from tritune import git
+
     try:
-        name = at.relative_to(git.root()).as_posix()
+        return (path.parent.resolve() / path.name).relative_to(git.root()).as_posix()
     except (ValueError, TrituneError):  # outside of any repository
-        name = str(path)
-    return _Side(locks={name: lock.read(path)}, single=True)
+        return str(path)
 
 
 def _last_commit() -> _Side:

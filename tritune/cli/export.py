@@ -11,7 +11,7 @@ import click
 from tritune.cli import options as shared
 
 if TYPE_CHECKING:
-    from tritune.model import Entry, Lock, LockedKey
+    from tritune.model import DeviceIdentity, Entry, Lock, LockedKey
 
 
 @click.command()
@@ -71,7 +71,7 @@ def export(
             _warn(f"{hook} cannot be imported: give its configs their pre_hook by hand")
         return
     names = filters.pairs(renames, "'--rename'")
-    tables = exporting.vllm_tables(kept.devices[0], kept.entries, axis, names)
+    tables = exporting.vllm_tables(_silicon(kept), kept.entries, axis, names)
     if output is None and len(tables) > 1:
         raise click.UsageError(
             f"these are {len(tables)} tables: --output DIR writes a file each, --only keeps some"
@@ -121,6 +121,18 @@ def _one(held: Lock, name: str | None, flag: str) -> str:
 
 def _names(entries: Iterable[tuple[LockedKey, Entry]], flag: str) -> list[str]:
     return list(dict.fromkeys(at.kernel if flag == "--kernel" else at.device for at, _ in entries))
+
+
+def _silicon(kept: Lock) -> DeviceIdentity:
+    from tritune.errors import LockError
+
+    if not kept.devices:
+        label = kept.entries[0][0].device
+        raise LockError(
+            f'"devices" of the lockfile does not say what {label} is, and a table is named by it',
+            hint="take its line from the lockfile's history",
+        )
+    return kept.devices[0]
 
 
 def _refuse_missing(folder: Path) -> None:

@@ -134,7 +134,7 @@ def _notes_on_name(one: Imported) -> Iterator[str]:
     if said:
         yield f"dtype={said} of its name is of other work: no tensor of {key} has such a dtype"
     for named, instead in taken.overruled:
-        yield f"{named} of its name is ignored: --key says {instead}"
+        yield f"its {named} is ignored: --key says {instead}"
     if one.overruled:
         yield f"device_name={one.overruled} of its name is ignored: --device says {one.device}"
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import sys
 import traceback
@@ -19,6 +21,7 @@ Commands = Mapping[str, str]
 NO = 1
 UNANSWERED = 3
 INTERRUPTED = 130
+_FULL = {errno.ENOSPC, errno.EDQUOT}
 CLOSED_PIPE = 141
 """What a shell gives a program whose reader went away (`| head`): 128 + SIGPIPE."""
 
@@ -58,6 +61,8 @@ class Root(Group):
             return INTERRUPTED
         except BrokenPipeError:
             return _closed_pipe()
+        except OSError as error:
+            return _full_disk(error) if error.errno in _FULL else _crashed()
         except (click.exceptions.Exit, click.UsageError):
             raise
         except click.ClickException as error:  # click would exit 1, a "no"
@@ -80,6 +85,13 @@ def _closed_pipe() -> int:
     # Python flushes stdout at exit and would complain about the pipe once more.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return CLOSED_PIPE
+
+
+def _full_disk(error: OSError) -> int:
+    click.echo(f"error: cannot be written: {error.strerror}", err=True)
+    with contextlib.suppress(OSError):  # what is left of stdout, which Python would flush at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return UNANSWERED
 
 
 def _crashed() -> int:

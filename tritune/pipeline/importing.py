@@ -179,7 +179,8 @@ def _form(file: str) -> str:
 
 
 def _is_module(file: str) -> bool:
-    return all(part.isidentifier() for part in file.split(".")) and not Path(file).exists()
+    is_dotted = all(part.isidentifier() for part in file.split("."))
+    return is_dotted and not file.endswith(".json") and not Path(file).exists()
 
 
 def _device(table: Table, named: str | None, path: Path) -> DeviceIdentity:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tritune import fitting, plan, space, spec
+from tritune import fitting, keytext, plan, references, space, spec
 from tritune import subject as subjects
 from tritune.configtables import Row, Table
 from tritune.device import targets
@@ -71,6 +71,7 @@ def home(sweep: Path | None, kernel: str | None) -> Home:
     if kernel is None:
         hint = "name its sweep file with --sweep, or --kernel MODULE:NAME"
         raise TableError("no kernel is named", hint=hint)
+    references.refuse(kernel, "Triton kernels", base="the current folder")
     about = ask(subjects.describe, kernel)
     if about.kind != subjects.TUNABLE:
         raise TableError(
@@ -164,13 +165,24 @@ def take(
 def _with_template(
     table: Table, configs: Mapping[Row, Config], to: Receiver, template: str
 ) -> Taken:
-    first, keys = table.rows[0], [fitting.key_of(row, template, to) for row in table.rows]
+    first, keys = table.rows[0], [_key(row, table, template, to) for row in table.rows]
+    overruled = (pair for row in table.rows for pair in fitting.overruled(row, template, to))
     return Taken(
         rows=_by_key((k, row, configs[row]) for k, row in zip(keys, table.rows, strict=True)),
         aside=fitting.ignored(first, template, to),
-        overruled=fitting.overruled(first, template, to),
+        overruled=tuple(dict.fromkeys(overruled)),
         other_dtype=fitting.other_dtype(first, keys, to),
     )
+
+
+def _key(row: Row, table: Table, template: str, to: Receiver) -> str:
+    fitting.check_length(row, to)
+    key = fitting.key_of(row, template, to)
+    keytext.check(key, to, where=row.where)
+    if not fitting.has_dtypes(row, split(key), to):
+        what = f"its tensors are {', '.join(row.dtypes or ())}, and those of {key} are not"
+        raise NothingFitsError(what, where=table.path)
+    return key
 
 
 def _pairs(
