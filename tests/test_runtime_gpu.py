@@ -24,6 +24,23 @@ def op(x):
     n, y = x.numel(), torch.empty_like(x)
     add[lambda m: (triton.cdiv(n, m["B"]),)](x, y, n)
     return y
+
+def asked(x):
+    n, y = x.numel(), torch.empty_like(x)
+    config = add.config(n=n, x=x)
+    add[(triton.cdiv(n, config["B"]),)](x, y, n, **config)
+    return y
+
+@triton.autotune([triton.Config(dict(B=b), num_warps=4) for b in (64, 128)], key=["n"])
+@triton.jit
+def bare(x, y, n, B: tl.constexpr):
+    o = tl.program_id(0) * B + tl.arange(0, B)
+    tl.store(y + o, tl.load(x + o, mask=o < n) + 1, mask=o < n)
+
+def bare_op(x):
+    n, y = x.numel(), torch.empty_like(x)
+    bare[lambda m: (triton.cdiv(n, m["B"]),)](x, y, n)
+    return y
 """
 LOCKED = """\
 import torch
@@ -138,6 +155,26 @@ def test_dynamic_sizes_run_the_config_of_each_size_under_one_compile(tmp_path):
     )
 
     assert said == "{'exact': 2, 'default': 4}\n"
+
+
+def test_sizes_that_vary_with_no_word_of_it_are_compiled_where_something_is_locked(tmp_path):
+    said = on_gpu(
+        "import dataclasses\n"
+        "bare = dataclasses.replace(winner, kernel='ops:bare', key='n=1000 x=f32 y=f32',\n"
+        "                           config=Config.of({'B': 128, 'num_warps': 4}))\n"
+        "lock.write('bare.lock', lock.merge_winners(Lock(), runtime.identify(0), [bare]))\n"
+        "ops.tritune.install('bare.lock')\n"
+        "for op, whole in ((ops.bare_op, True), (ops.op, False), (ops.asked, False)):\n"
+        "    compiled = torch.compile(op, fullgraph=whole)\n"
+        "    for n in (1000, 1000, 999, 640, 17, 1000):\n"
+        "        y = torch.rand(n, device='cuda')\n"
+        "        assert torch.equal(compiled(y), y + 1), (op, n)\n"
+        "stats = ops.tritune.stats()\n"
+        "print(stats['ops:bare']['exact'], stats['ops:add']['exact'] > 0)",
+        tmp_path,
+    )
+
+    assert said == "1 True\n"
 
 
 def test_two_threads_and_a_backward_pass_run_the_locked_config(tmp_path):
