@@ -29,10 +29,15 @@ class Clock:
         self._free: dict[int, list[Any]] = {}
         """Events of each GPU that can be used again: one belongs to where it was first recorded."""
 
+    @property
+    def is_full(self) -> bool:
+        """Whether none is timed until some are read."""
+        return len(self._pending) >= PENDING
+
     @contextmanager
     def timing(self, told: Callable[[float], None]) -> Iterator[None]:
         """Time the launch inside, and call *told* with its microseconds, at a later `read`."""
-        if len(self._pending) >= PENDING or not _is_possible():
+        if self.is_full or not _is_possible():
             yield
             return
         gpu = sys.modules["torch"].cuda.current_device()

@@ -80,14 +80,6 @@ class Traced:
             "problem": _parameters(getattr(self.tuner, "problem", None)),
         }
 
-    def known(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Launch | None:
-        """The launches that this one is among, if it is not the first of them."""
-        try:
-            form = self.forms[(len(args), *kwargs) if kwargs else len(args)]
-            return form.launches[form.compared(args, kwargs)]
-        except (KeyError, AttributeError, TypeError):
-            return None
-
     def seen(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[Launch, dict[str, Any] | None]:
@@ -147,7 +139,7 @@ class Traced:
             return launch, None
         fact = {"kernel": self.name, "key": text}
         launch = self.launches.setdefault(text, Launch(fact))
-        return launch, fact
+        return launch, fact if launch.fact is fact else None  # another thread was first
 
     def facts(
         self, launch: Launch, args: tuple[Any, ...], kwargs: Mapping[str, Any], grid: Any
