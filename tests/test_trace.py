@@ -6,6 +6,7 @@ events that know their time for its clock.
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import errno
 import functools
@@ -25,6 +26,8 @@ import pytest
 import torch
 import triton
 import triton.language as tl
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
 from triton import knobs
 from triton.runtime.autotuner import Autotuner
 from triton.runtime.driver import driver
@@ -549,6 +552,14 @@ def test_a_sitecustomize_of_the_users_still_runs(tmp_path):
     done = tritune_(tmp_path, "trace", "--", sys.executable, "-c", "import sitecustomize as s; s")
 
     assert "customized" in done.stdout.splitlines()
+
+
+def test_an_old_python_of_the_programs_can_read_what_starts_the_tracer():
+    text = (ROOT / "tritune/tracing/startup/sitecustomize.py").read_text(encoding="utf-8")
+
+    read = ast.parse(text, feature_version=(3, 6))
+
+    assert not [one for one in read.body if "__future__" in ast.unparse(one)]
 
 
 def test_a_kernel_with_our_line_gets_rows_and_keys_that_a_sweep_takes(tmp_path):
@@ -1280,6 +1291,47 @@ def test_a_key_that_two_threads_launch_first_is_one(tracing, monkeypatch):
     ran(one)
 
     assert tracing.counts() == {key(9): 1, key(): 2}
+
+
+class SeesFunctions(TorchFunctionMode):
+    """As a default device is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[object] = []
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        self.seen.append(func)
+        return func(*args, **(kwargs or {}))
+
+
+class SeesOperators(TorchDispatchMode):
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[object] = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.seen.append(func)
+        return func(*args, **(kwargs or {}))
+
+
+def test_no_mode_of_the_programs_sees_what_is_asked_of_tensors(tracing):
+    def seen(mode, n) -> list[object]:
+        with mode:
+            one[(1,)](x, y, n, 1)
+        return mode.seen
+
+    one = fill(test_adopt.configs(16))
+    x, y = torch.zeros(8), torch.zeros(600, dtype=torch.int32)
+    one[(1,)](x, y, 8, 1)
+    known, new = seen(SeesFunctions(), 8), seen(SeesOperators(), 9)
+    tracing.route.end()
+
+    assert (known, new) == (seen(SeesFunctions(), 8), seen(SeesOperators(), 10))
+    assert known
+    assert new
+    facts = [json.loads(each.facts) for each in tracelog.read(tracing.folder).kernels[0].launches]
+    assert [each["args"][1]["range"] for each in facts] == [[0, 0], [0, 16]]
 
 
 def test_what_a_launch_raises_names_nothing_of_ours(tracing, monkeypatch):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import math
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tritune import keys
@@ -76,6 +76,14 @@ class Facts:
         }
 
 
+@contextlib.contextmanager
+def unseen_by_modes() -> Iterator[None]:
+    """No mode of the program's, as a default device is one, sees or changes what is done inside."""
+    torch: Any = sys.modules["torch._C"]
+    with torch.DisableTorchFunction(), torch._DisableTorchDispatch():  # noqa: SLF001
+        yield
+
+
 class Arriving:
     """Contents of tensors, on their way to the host."""
 
@@ -87,14 +95,14 @@ class Arriving:
 
     def _send(self, fact: Fact, tensor: Any) -> None:
         torch: Any = sys.modules["torch"]
-        with torch.no_grad():
+        with torch.no_grad(), unseen_by_modes():
             known, what = tensor.detach(), "values"
             if known.numel() > VALUES or not known.is_contiguous():
                 known, what = torch.stack(torch.aminmax(known)), "range"
             if not known.is_cuda:
                 fact[what] = known.reshape(-1).tolist()
                 return
-            host = torch.empty(known.shape, dtype=known.dtype, pin_memory=True)
+            host = torch.empty(known.shape, dtype=known.dtype, device="cpu", pin_memory=True)
             host.copy_(known, non_blocking=True)
             event = torch.cuda.Event()
             event.record()
