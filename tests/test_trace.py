@@ -39,14 +39,14 @@ from others import PACKAGE
 from projects import HELPERS, OPS, STAND_IN, SWEEP
 from test_adopt import FILL, fill, ran
 from test_runtime import FakeDriver, locked
-from tritune import adopt, installing, retrace, silicon, tracedraft, tracelog
+from tritune import adopt, installing, keys, retrace, silicon, tracedraft, tracelog
 from tritune.errors import EnvironmentFaultError, SpecError
 from tritune.pipeline import tracefiles
 from tritune.pipeline import tracing as pipeline
 from tritune.pipeline.tracefiles import TraceOptions
 from tritune.routing import Route
 from tritune.tracelog import TracedKernel, TracedLaunch
-from tritune.tracing import clock, recorder, wrapping
+from tritune.tracing import clock, recorder, traced, wrapping
 from tritune.views import page, traces
 
 ROOT = Path(__file__).parents[1]
@@ -1206,6 +1206,21 @@ def test_a_kernel_with_our_line_and_no_problem_function_is_told_so():
     )
 
 
+def test_words_and_folders_that_are_no_utf_8_are_told_and_found_again(tmp_path):
+    program = ("python", "caf\udce9")
+    ran = tracelog.TracedProcess(pid=1, rank="", program=program, triton="3.9.0", device="")
+    named = kernel(file=f"{tmp_path}/caf\udce9/a/b.py")
+
+    made = tracefiles.written(
+        tracelog.Trace(processes=(ran,), kernels=(named,)), 0, "", TraceOptions(output=tmp_path)
+    )
+
+    text = traces.report_json(made).encode().decode()
+    assert json.loads(text)["processes"][0]["program"] == [*program]
+    module = (tmp_path / "traced_scale.py").read_text(encoding="utf-8")
+    assert 'sys.path.append(str(Path(__file__).parent / "caf\\udce9"))  # of a.b' in module
+
+
 def test_two_kernels_of_one_name_have_files_of_their_own():
     named = list(
         tracefiles._named([kernel(), kernel(name="c:scale"), kernel(name="d:f.<locals>.g")])
@@ -1291,6 +1306,19 @@ def test_a_key_that_two_threads_launch_first_is_one(tracing, monkeypatch):
     ran(one)
 
     assert tracing.counts() == {key(9): 1, key(): 2}
+
+
+def test_the_key_of_launches_under_too_many_keys_is_asked_for_once(tracing, monkeypatch):
+    asked, text = [], keys.text
+    monkeypatch.setattr(keys, "text", lambda *said: asked.append(said) or text(*said))
+    monkeypatch.setattr(traced, "KEYS", 2)
+    one = fill(test_adopt.configs(16))
+
+    for n in (1, 2, 3, 4) * 2:
+        ran(one, n)
+
+    assert len(asked) == 4
+    assert tracing.counts() == {key(1): 2, key(2): 2, f"{FILL} ": 4}
 
 
 class SeesFunctions(TorchFunctionMode):
