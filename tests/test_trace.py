@@ -10,6 +10,7 @@ import ast
 import contextlib
 import errno
 import functools
+import gc
 import itertools
 import json
 import os
@@ -18,6 +19,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -790,6 +792,20 @@ def test_a_fork_begins_anew(tracing):
 
     assert tracing.counts() == {key(): 3}
     assert len(list(tracing.folder.glob("*.jsonl"))) == 2
+
+
+def test_a_fork_frees_nothing_that_its_parent_has_of_the_gpu(tracing, on_gpu):
+    one = fill(test_adopt.configs(16), kind=Launched)
+    ran(one), ran(one)
+    [(_, around, _)] = tracing.recorder.clock._pending
+    ours = weakref.ref(around.start)
+    del around
+
+    tracing.recorder.forget()
+    gc.collect()
+
+    assert ours() is not None
+    assert not tracing.recorder.clock._pending
 
 
 def test_a_launch_that_fails_is_there_and_fails_as_before(tracing):

@@ -57,11 +57,6 @@ class Clock:
             told(around.start.elapsed_time(around.end) * 1e3)
             self._free.setdefault(gpu, []).extend((around.start, around.end))
 
-    def clear(self) -> None:
-        """Events of a parent mean nothing in its fork."""
-        self._pending.clear()
-        self._free.clear()
-
     def _event(self, gpu: int) -> Any:
         with contextlib.suppress(KeyError, IndexError):  # none is free
             return self._free[gpu].pop()

@@ -8,6 +8,7 @@ what it counted since. There is no thread: a program that forks must not be warn
 
 from __future__ import annotations
 
+import ctypes
 import json
 import logging
 import os
@@ -186,10 +187,16 @@ class Recorder:
                 logger.warning("tritune trace: cannot write in %s: %s", self.folder, error)
 
     def forget(self) -> None:
-        """Begin anew, in a fork: what the parent launched is the parent's to tell."""
+        """Begin anew, in a fork: what the parent launched is the parent's to tell.
+
+        A fork cannot give back what is CUDA's, and torch aborts where it has to for memory that a
+        copy is on its way to: so what the parent waits for is never freed here.
+        """
+        for waited in (self.clock, self.launches):
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(waited))
         for traced in self.traced:
             traced.forget()
-        self.clock.clear()
+        self.clock = Clock()
         self._empty()
 
 
