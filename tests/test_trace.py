@@ -658,6 +658,28 @@ def test_a_kernel_that_the_program_itself_holds_is_warned_of_unless_it_is_guarde
     assert "a sweep imports" not in (folder / "guarded/filled.yaml").read_text(encoding="utf-8")
 
 
+def test_a_kernel_of_the_program_that_only_spawned_processes_launch_is_imported_from_it(tmp_path):
+    code = FILL_SCRIPT + (
+        "if __name__ == '__main__':\n"
+        "    import multiprocessing\n"
+        "    child = multiprocessing.get_context('spawn').Process(target=run)\n"
+        "    child.start()\n"
+        "    child.join()\n"
+    )
+    folder = project(tmp_path, train=code)
+
+    done = tritune_(folder, "trace", "--", sys.executable, "train.py")
+
+    assert done.stderr.startswith("1 process launched 1 kernel 1 time\n")
+    assert (folder / "traced/traced_filled.py").read_text(encoding="utf-8").splitlines()[12:14] == [
+        'sys.path.append(str(Path(__file__).parent / ".."))  # of train',
+        (
+            "from train import filled"
+            '  # a script: what it runs belongs under `if __name__ == "__main__":`'
+        ),
+    ]
+
+
 # --- inside a process ---------------------------------------------------------------------
 
 

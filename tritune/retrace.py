@@ -83,9 +83,9 @@ def _imports(kernel: TracedKernel, launches: Sequence[TracedLaunch], folder: Pat
     text = " ".join(one.facts for one in launches)
     home = []
     if not is_installed(root):
-        beside = Path(os.path.relpath(root, folder)).as_posix()
+        beside = json.dumps(Path(os.path.relpath(root, folder)).as_posix(), ensure_ascii=False)
         home = ["import sys", "from pathlib import Path", "", "import torch"]
-        path = f'sys.path.append(str(Path(__file__).parent / "{beside}"))  # of {module}'
+        path = f"sys.path.append(str(Path(__file__).parent / {beside}))  # of {module}"
         home += ["import tritune", "", path]
     imports = home or ["import torch", "import tritune"]
     if '"tl.' in text:

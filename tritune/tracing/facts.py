@@ -160,8 +160,14 @@ def _named(value: Any) -> Fact:
         text = str(value)
         return _text("dtype", text if text.startswith("torch.") else f"tl.{value.name}")
     if callable(value) and hasattr(value, "__name__") and "<" not in value.__qualname__:
-        return _text("function", f"{value.__module__}:{value.__qualname__}")
+        return _text("function", f"{module_of(value)}:{value.__qualname__}")
     return _text("other", kind.__name__)
+
+
+def module_of(value: Any) -> str:
+    """Its module; the program itself has another name where multiprocessing has spawned it."""
+    name = str(value.__module__)
+    return "__main__" if name == "__mp_main__" else name
 
 
 def _text(kind: str, text: str) -> Fact:

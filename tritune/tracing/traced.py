@@ -243,7 +243,7 @@ def _held(tuner: Any) -> tuple[str, int]:
         if hasattr(type(held), "run"):
             for hops, layer in enumerate(contracts.layers(held)):
                 if layer is tuner:
-                    return f"{plain.__module__}:{name}", hops
+                    return f"{facts.module_of(plain)}:{name}", hops
     return "", 0
 
 
