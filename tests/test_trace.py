@@ -34,6 +34,7 @@ from triton import knobs
 from triton.runtime.autotuner import Autotuner
 from triton.runtime.driver import driver
 from triton.runtime.interpreter import InterpretedFunction
+from triton.runtime.jit import JITFunction
 
 import test_adopt
 import tritune
@@ -48,7 +49,7 @@ from tritune.pipeline import tracing as pipeline
 from tritune.pipeline.tracefiles import TraceOptions
 from tritune.routing import Route
 from tritune.tracelog import TracedKernel, TracedLaunch
-from tritune.tracing import clock, recorder, traced, wrapping
+from tritune.tracing import clock, facts, recorder, traced, wrapping
 from tritune.views import page, traces
 
 ROOT = Path(__file__).parents[1]
@@ -562,6 +563,19 @@ def test_an_old_python_of_the_programs_can_read_what_starts_the_tracer():
     read = ast.parse(text, feature_version=(3, 6))
 
     assert not [one for one in read.body if "__future__" in ast.unparse(one)]
+
+
+def test_a_program_whose_triton_is_too_old_runs_and_is_told_not_to_be_traced(tmp_path):
+    (tmp_path / "site/triton").mkdir(parents=True)
+    (tmp_path / "site/triton/__init__.py").write_text('__version__ = "2.1.0"', encoding="utf-8")
+    code = "import os, triton; print(os.getpid(), triton.__version__)"
+
+    done = tritune_(tmp_path, "trace", "--", sys.executable, "-c", code)
+
+    process, version = done.stdout.split()
+    assert (done.returncode, version) == (0, "2.1.0")
+    why = "ImportError(\"cannot import name 'knobs' from "
+    assert done.stderr.startswith(f"tritune trace: process {process} is not traced: {why}")
 
 
 def test_a_kernel_with_our_line_gets_rows_and_keys_that_a_sweep_takes(tmp_path):
@@ -1357,6 +1371,27 @@ def test_the_key_of_launches_under_too_many_keys_is_asked_for_once(tracing, monk
 
     assert len(asked) == 4
     assert tracing.counts() == {key(1): 2, key(2): 2, f"{FILL} ": 4}
+
+
+def doubled(x):
+    return x * 2
+
+
+def test_a_jit_function_that_is_passed_is_named_in_the_interpreter_too():
+    said = [facts.Facts().of(kind(doubled)) for kind in (InterpretedFunction, JITFunction)]
+
+    assert said == [{"is": "function", "text": "test_trace:doubled"}] * 2
+
+
+def test_a_dtype_of_tritons_that_is_passed_is_named_as_a_program_names_it():
+    names = [
+        *("int1", "int8", "int64", "uint32", "float16", "bfloat16", "float32", "float64"),
+        *("float8e4nv", "float8e4b8", "float8e4b15", "float8e5", "float8e5b16"),
+    ]
+
+    said = [facts.Facts().of(getattr(tl, name))["text"] for name in names]
+
+    assert said == [f"tl.{name}" for name in names]
 
 
 class SeesFunctions(TorchFunctionMode):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -158,9 +159,13 @@ def _named(value: Any) -> Fact:
     kind = type(value)
     if kind.__name__ == "dtype":
         text = str(value)
-        return _text("dtype", text if text.startswith("torch.") else f"tl.{value.name}")
-    if callable(value) and hasattr(value, "__name__") and "<" not in value.__qualname__:
-        return _text("function", f"{module_of(value)}:{value.__qualname__}")
+        if not text.startswith("torch."):  # Triton's `bf16` is `tl.bfloat16`, `fp8e5` tl.float8e5
+            text = "tl." + re.sub("^(b?)fp?(?=[0-9])", r"\1float", text)
+        return _text("dtype", text)
+    # In Triton's interpreter a jit function does not say its own.
+    plain = value if hasattr(value, "__qualname__") else getattr(value, "fn", value)
+    if callable(value) and "<" not in getattr(plain, "__qualname__", "<"):
+        return _text("function", f"{module_of(plain)}:{plain.__qualname__}")
     return _text("other", kind.__name__)
 
 
