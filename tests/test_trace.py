@@ -1061,9 +1061,9 @@ def kernel(*args, grid=None, **more) -> TracedKernel:
     return TracedKernel(**{**about, **more})
 
 
-def rebuilt(*args, grid=None) -> tuple[tuple, tuple[int, ...]]:
+def rebuilt(*args, grid=None, **more) -> tuple[tuple, tuple[int, ...]]:
     """The arguments that a generated module launches with, and the grid for `B=2`."""
-    made = kernel(*args, grid=grid)
+    made = kernel(*args, grid=grid, **more)
     text = retrace.module(made, made.launches, "scale", Path("/src/traced"))
     caught = {}
 
@@ -1122,6 +1122,29 @@ def test_integers_are_what_was_seen_or_in_its_range_or_zero():
     assert set(y.tolist()) == {3, 4}
     assert z.tolist() == [0, 0, 0]
     assert int(u.max()) > 64
+
+
+def test_an_empty_tensor_and_the_largest_integers_are_made_again():
+    (x, y, z), _ = rebuilt(
+        tensor(0, room=0),
+        tensor(500, dtype="int64", storage=1, range=[5, 2**63 - 1]),
+        tensor(500, dtype="int64", storage=2, range=[2**63 - 1, 2**63 - 1]),
+    )
+
+    assert (x.shape, x.dtype) == ((0,), torch.float32)
+    assert int(y.min()) >= 5
+    assert set(z.tolist()) == {2**63 - 2}
+
+
+def test_arguments_are_told_from_what_a_problem_calls_its_own():
+    (x, y, z), _ = rebuilt(
+        tensor(1),
+        tensor(2, storage=1),
+        tensor(3, storage=2),
+        params=("held", "copied", "TensorDescriptor"),
+    )
+
+    assert [one.numel() for one in (x, y, z)] == [1, 2, 3]
 
 
 def test_scalars_tuples_dtypes_and_descriptors_are_passed_as_they_were():
