@@ -548,6 +548,25 @@ def test_a_signal_is_passed_on_and_the_report_still_comes(tmp_path):
     )
 
 
+def test_files_that_a_shell_has_opened_for_the_program_are_open_in_it(tmp_path):
+    reading, writing = os.pipe()
+    os.write(writing, b"opened")
+    os.close(writing)
+    code = f"import os; print(os.read({reading}, 9))"
+
+    done = subprocess.run(
+        [sys.executable, "-m", "tritune", "trace", "--", sys.executable, "-c", code],
+        cwd=tmp_path,
+        env=environment(tmp_path),
+        pass_fds=[reading],
+        capture_output=True,
+        check=False,
+    )
+    os.close(reading)
+
+    assert (done.returncode, done.stdout) == (0, b"b'opened'\n")
+
+
 def test_a_sitecustomize_of_the_users_still_runs(tmp_path):
     (tmp_path / "site").mkdir()
     (tmp_path / "site/sitecustomize.py").write_text("print('customized')", encoding="utf-8")

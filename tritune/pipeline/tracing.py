@@ -119,7 +119,8 @@ def _run(command: Sequence[str], logs: Path, options: TraceOptions) -> int:
 
 def _started(command: Sequence[str], env: Mapping[str, str]) -> subprocess.Popen[bytes]:
     try:
-        return subprocess.Popen(list(command), env=env)  # noqa: S603  # the user's own
+        # What a shell has opened for the program, as `<(...)` does, is the program's.
+        return subprocess.Popen(list(command), env=env, close_fds=False)  # noqa: S603  # its own
     except OSError as error:  # what cannot be run is found out late: a script with no `#!`
         raise _cannot_run(command[0], error.strerror or str(error)) from error
 
