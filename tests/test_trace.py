@@ -9,14 +9,18 @@ from __future__ import annotations
 import ast
 import contextlib
 import errno
+import fcntl
 import functools
 import gc
 import itertools
 import json
 import os
+import pty
+import shlex
 import signal
 import subprocess
 import sys
+import termios
 import threading
 import time
 import weakref
@@ -565,6 +569,28 @@ def test_files_that_a_shell_has_opened_for_the_program_are_open_in_it(tmp_path):
     os.close(reading)
 
     assert (done.returncode, done.stdout) == (0, b"b'opened'\n")
+
+
+def test_a_terminal_that_interrupts_the_program_itself_is_known_wherever_input_is_from(tmp_path):
+    """Then an interrupt is not passed on: a program would get it twice, in its own clean-up."""
+    code = "from tritune.pipeline import tracing; print(tracing._is_in_front())"
+    ours, theirs = pty.openpty()
+    ask = functools.partial(
+        subprocess.run,
+        ["sh", "-c", f"exec {shlex.quote(sys.executable)} -c '{code}' < /dev/null"],
+        env=environment(tmp_path),
+        stdin=theirs,
+        capture_output=True,
+        start_new_session=True,
+        check=True,
+    )
+
+    with_one = ask(preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
+    without = ask()
+    os.close(ours)
+    os.close(theirs)
+
+    assert (with_one.stdout, without.stdout) == (b"True\n", b"False\n")
 
 
 def test_a_sitecustomize_of_the_users_still_runs(tmp_path):
