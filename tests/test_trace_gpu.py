@@ -82,6 +82,30 @@ GRAPH = """\
     torch.cuda.synchronize()
     assert torch.equal(y, gelu(x, bias, index))
 """
+DEFAULT = """\
+import torch
+from ops import gelu
+
+torch.set_default_device("cuda")
+gelu(torch.randn(32, 256), torch.randn(256), torch.arange(256))
+torch.cuda.synchronize()
+"""
+FORKS = """\
+import os
+import torch
+from ops import gelu
+
+x, bias = torch.randn(16, 256, device="cuda"), torch.randn(256, device="cuda")
+index = torch.arange(256, device="cuda")
+for _ in range(5):
+    torch.cuda._sleep(10_000_000)
+    gelu(x, bias, index)
+child = os.fork()
+if not child:
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+torch.cuda.synchronize()
+"""
 SWEEP = "traced/gelu_kernel.yaml"
 SERVED = """\
 import json, tritune
@@ -158,6 +182,28 @@ def test_indices_have_come_from_the_gpu_with_nothing_waited_for(traced):
     facts = [one["facts"]["args"][2] for one in traced["kernels"][0]["launches"]]
 
     assert [fact["values"] for fact in facts] == [list(range(256))] * 3
+
+
+def test_indices_come_where_the_program_has_a_default_device(folder):
+    (folder / "default.py").write_text(DEFAULT, encoding="utf-8")
+    words = ("trace", "--force", "--output", "default", "--", sys.executable, "default.py")
+
+    run(folder, sys.executable, "-m", "tritune", *words)
+
+    report = json.loads((folder / "default/report.json").read_text(encoding="utf-8"))
+    [launch] = report["kernels"][0]["launches"]
+    assert launch["facts"]["args"][2]["values"] == list(range(256))
+
+
+def test_a_program_that_forks_while_the_gpu_is_at_it_forks_as_before(folder):
+    (folder / "forks.py").write_text(FORKS, encoding="utf-8")
+    words = ("trace", "--force", "--output", "forks", "--", sys.executable, "forks.py")
+
+    run(folder, sys.executable, "-m", "tritune", *words)
+
+    report = json.loads((folder / "forks/report.json").read_text(encoding="utf-8"))
+    [launch] = report["kernels"][0]["launches"]
+    assert (launch["count"], len(launch["facts"]["args"][2]["values"])) == (5, 256)
 
 
 def test_its_sweep_file_runs_as_it_is_and_a_served_run_benchmarks_nothing(folder, traced):

@@ -22,7 +22,14 @@ from tritune.tracelog import TracedKernel, TracedLaunch
 
 MORE = 4
 """Times a tensor, up to which what lies behind it in its storage is made as well."""
-_TAKEN = frozenset({"torch", "tritune", "triton", "tl", "sys", "kernel", "grid", "run", "made"})
+MOST = (1 << 63) - 1
+"""Where a range of integers ends, for torch."""
+_TAKEN = frozenset(
+    {
+        *("torch", "tritune", "triton", "tl", "sys", "TensorDescriptor"),
+        *("kernel", "grid", "run", "made", "held", "copied"),
+    }
+)
 _HELPERS = '''\
 def numbers(count, dtype):
     """What is in a tensor is not traced: put in what the kernel needs, if it needs more."""
@@ -83,9 +90,9 @@ def _imports(kernel: TracedKernel, launches: Sequence[TracedLaunch], folder: Pat
     text = " ".join(one.facts for one in launches)
     home = []
     if not is_installed(root):
-        beside = Path(os.path.relpath(root, folder)).as_posix()
+        beside = json.dumps(Path(os.path.relpath(root, folder)).as_posix(), ensure_ascii=False)
         home = ["import sys", "from pathlib import Path", "", "import torch"]
-        path = f'sys.path.append(str(Path(__file__).parent / "{beside}"))  # of {module}'
+        path = f"sys.path.append(str(Path(__file__).parent / {beside}))  # of {module}"
         home += ["import tritune", "", path]
     imports = home or ["import torch", "import tritune"]
     if '"tl.' in text:
@@ -256,12 +263,13 @@ def _overlapping(facts: Sequence[Mapping[str, Any]]) -> Iterator[list[Mapping[st
 def _made(facts: Sequence[Mapping[str, Any]]) -> str:
     count = max(_offset(fact, facts) + _reach(fact) for fact in facts)
     first, dtype = facts[0], facts[0]["dtype"]
-    if len(facts) == 1 and len(first.get("values", ())) == count:
+    if len(facts) == 1 and "values" in first and len(first["values"]) == count:
         return f"torch.tensor({first['values']}, dtype=torch.{dtype})"
     ranges = [one for fact in facts if (one := fact.get("range") or _range(fact))]
     if len(ranges) == len(facts):
-        low, high = min(low for low, _ in ranges), max(high for _, high in ranges)
-        return f"torch.randint({low}, {high + 1}, ({count},), dtype=torch.{dtype})"
+        end = min(max(high for _, high in ranges) + 1, MOST)
+        low = min(end - 1, *(low for low, _ in ranges))
+        return f"torch.randint({low}, {end}, ({count},), dtype=torch.{dtype})"
     return f"numbers({count}, torch.{dtype})"
 
 

@@ -168,12 +168,12 @@ def _own_sweep(kernel: TracedKernel, target: str, folder: Path, notes: Sequence[
 
 def _rows(kernel: TracedKernel) -> list[dict[str, Any]]:
     """The rows that make its keys, each once."""
-    rows: list[dict[str, Any]] = []
+    rows: dict[str, dict[str, Any]] = {}
     for launch in kernel.launches:
         row, why = _row(kernel, launch)
-        if not why and row not in rows:
-            rows.append(row)
-    return rows
+        if not why:
+            rows.setdefault(json.dumps(row), row)
+    return list(rows.values())
 
 
 def left_out(kernel: TracedKernel) -> list[tuple[str, str]]:

@@ -160,7 +160,7 @@ def _read_one(path: Path, found: _Found) -> None:
             case {"kernel": str(name), "kind": str()} as said:
                 found.kernels.setdefault(name, said)
             case {"counts": dict() as said}:
-                counts = said
+                counts |= said  # of those that have changed
             case {"untraced": str(name), "why": str(why)}:
                 found.untraced[name, why] = None
             case _:

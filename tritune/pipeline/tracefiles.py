@@ -90,11 +90,16 @@ def _texts(
     for kernel, short in drafted:
         again = _is_run_again(kernel)
         made = tracedraft.written(kernel, short, target, folder.absolute(), is_run_again=again)
-        yield f"{short}.yaml", made.sweep
+        yield f"{short}.yaml", _encodable(made.sweep)
         if made.problem:
-            yield f"traced_{short}.py", made.problem
+            yield f"traced_{short}.py", _encodable(made.problem)
     if keys := tracedraft.keys(found.kernels):
         yield KEYS, keys
+
+
+def _encodable(text: str) -> str:
+    """Of a path that is no UTF-8, what a string of Python reads as that path."""
+    return text.encode(errors="backslashreplace").decode()
 
 
 def _own_sweeps(

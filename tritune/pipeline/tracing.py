@@ -119,7 +119,8 @@ def _run(command: Sequence[str], logs: Path, options: TraceOptions) -> int:
 
 def _started(command: Sequence[str], env: Mapping[str, str]) -> subprocess.Popen[bytes]:
     try:
-        return subprocess.Popen(list(command), env=env)  # noqa: S603  # the user's own
+        # What a shell has opened for the program, as `<(...)` does, is the program's.
+        return subprocess.Popen(list(command), env=env, close_fds=False)  # noqa: S603  # its own
     except OSError as error:  # what cannot be run is found out late: a script with no `#!`
         raise _cannot_run(command[0], error.strerror or str(error)) from error
 
@@ -134,7 +135,7 @@ def _signals_to(program: subprocess.Popen[bytes]) -> Iterator[None]:
 
     def leave(number: int, frame: object) -> None:
         """A terminal has sent it to the program as well."""
-        if not sys.__stdin__ or not sys.__stdin__.isatty():
+        if not _is_in_front():
             pass_on(number, frame)
 
     handlers = {getattr(signal, n): pass_on for n in _PASSED_ON if hasattr(signal, n)}
@@ -145,3 +146,17 @@ def _signals_to(program: subprocess.Popen[bytes]) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _is_in_front() -> bool:
+    """Whether a terminal sends its signals here, and to the program, wherever stdin is from."""
+    try:
+        terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)
+    except OSError:
+        return False
+    try:
+        return os.tcgetpgrp(terminal) == os.getpgrp()
+    except OSError:
+        return False
+    finally:
+        os.close(terminal)

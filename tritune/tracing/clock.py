@@ -29,10 +29,15 @@ class Clock:
         self._free: dict[int, list[Any]] = {}
         """Events of each GPU that can be used again: one belongs to where it was first recorded."""
 
+    @property
+    def is_full(self) -> bool:
+        """Whether none is timed until some are read."""
+        return len(self._pending) >= PENDING
+
     @contextmanager
     def timing(self, told: Callable[[float], None]) -> Iterator[None]:
         """Time the launch inside, and call *told* with its microseconds, at a later `read`."""
-        if len(self._pending) >= PENDING or not _is_possible():
+        if self.is_full or not _is_possible():
             yield
             return
         gpu = sys.modules["torch"].cuda.current_device()
@@ -51,11 +56,6 @@ class Clock:
             self._pending.popleft()
             told(around.start.elapsed_time(around.end) * 1e3)
             self._free.setdefault(gpu, []).extend((around.start, around.end))
-
-    def clear(self) -> None:
-        """Events of a parent mean nothing in its fork."""
-        self._pending.clear()
-        self._free.clear()
 
     def _event(self, gpu: int) -> Any:
         with contextlib.suppress(KeyError, IndexError):  # none is free

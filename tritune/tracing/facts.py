@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import math
+import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tritune import keys
@@ -76,6 +77,14 @@ class Facts:
         }
 
 
+@contextlib.contextmanager
+def unseen_by_modes() -> Iterator[None]:
+    """No mode of the program's, as a default device is one, sees or changes what is done inside."""
+    torch: Any = sys.modules["torch._C"]
+    with torch.DisableTorchFunction(), torch._DisableTorchDispatch():  # noqa: SLF001
+        yield
+
+
 class Arriving:
     """Contents of tensors, on their way to the host."""
 
@@ -87,14 +96,14 @@ class Arriving:
 
     def _send(self, fact: Fact, tensor: Any) -> None:
         torch: Any = sys.modules["torch"]
-        with torch.no_grad():
+        with torch.no_grad(), unseen_by_modes():
             known, what = tensor.detach(), "values"
             if known.numel() > VALUES or not known.is_contiguous():
                 known, what = torch.stack(torch.aminmax(known)), "range"
             if not known.is_cuda:
                 fact[what] = known.reshape(-1).tolist()
                 return
-            host = torch.empty(known.shape, dtype=known.dtype, pin_memory=True)
+            host = torch.empty(known.shape, dtype=known.dtype, device="cpu", pin_memory=True)
             host.copy_(known, non_blocking=True)
             event = torch.cuda.Event()
             event.record()
@@ -150,10 +159,20 @@ def _named(value: Any) -> Fact:
     kind = type(value)
     if kind.__name__ == "dtype":
         text = str(value)
-        return _text("dtype", text if text.startswith("torch.") else f"tl.{value.name}")
-    if callable(value) and hasattr(value, "__name__") and "<" not in value.__qualname__:
-        return _text("function", f"{value.__module__}:{value.__qualname__}")
+        if not text.startswith("torch."):  # Triton's `bf16` is `tl.bfloat16`, `fp8e5` tl.float8e5
+            text = "tl." + re.sub("^(b?)fp?(?=[0-9])", r"\1float", text)
+        return _text("dtype", text)
+    # In Triton's interpreter a jit function does not say its own.
+    plain = value if hasattr(value, "__qualname__") else getattr(value, "fn", value)
+    if callable(value) and "<" not in getattr(plain, "__qualname__", "<"):
+        return _text("function", f"{module_of(plain)}:{plain.__qualname__}")
     return _text("other", kind.__name__)
+
+
+def module_of(value: Any) -> str:
+    """Its module; the program itself has another name where multiprocessing has spawned it."""
+    name = str(value.__module__)
+    return "__main__" if name == "__mp_main__" else name
 
 
 def _text(kind: str, text: str) -> Fact:

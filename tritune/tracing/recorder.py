@@ -1,12 +1,14 @@
 """tracing.recorder: the launches of this process -> lines of JSON in a file of its own.
 
 A key is written when it is first launched, before the launch, so that what crashes is there;
-counts are written once a second, as launches come by, and at the end. A process that is killed
-loses what it counted since. There is no thread: a program that forks must not be warned of one.
+counts that have changed are written as launches come by, and at the end: once a second at first,
+then ever more seldom, so that a day of it is a file of no size. A process that is killed loses
+what it counted since. There is no thread: a program that forks must not be warned of one.
 """
 
 from __future__ import annotations
 
+import ctypes
 import json
 import logging
 import os
@@ -26,9 +28,13 @@ from tritune.tracing.traced import Launch, Traced
 
 logger = logging.getLogger("tritune")
 EVERY_S = 1.0
-"""Between two times that counts are written."""
-SPARSE = 4
-"""A fourth as many launches more as there were, then one is timed again,"""
+"""Between two times that counts are written, at least;"""
+SHARE = 0.01
+"""and this part of the time that has passed: what a kill loses, at most;"""
+BUSY = 200
+"""and so many times as long as it takes."""
+SPARSE = 2
+"""Half as many launches more as there were, then one is timed again,"""
 MOST = 256
 """and never more than this later."""
 FAILURES = 256
@@ -54,14 +60,12 @@ class Recorder:
         self.launches: list[Launch] = []
         self.traced: list[Traced] = []
         self.failed: set[str] = set()
-        self.written: dict[str, list[Any]] = {}
-        self.flushed = time.monotonic()
-
-    @staticmethod
-    def known(launched: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Launch | None:
-        """What an equal launch was counted by, if there was one."""
-        traced: Traced | None = vars(launched).get(SLOT)
-        return None if traced is None else traced.known(args, named)
+        self.written: list[list[Any]] = []
+        """The counts of each launch, as they were written last."""
+        self.above = ""
+        """The end of a line that a full disk has cut off."""
+        self.began = self.flushed = time.monotonic()
+        self.wait_s = EVERY_S
 
     def seen(
         self, launched: Any, args: tuple[Any, ...], kwargs: dict[str, Any], grid: Any
@@ -97,6 +101,8 @@ class Recorder:
             if launch.fact["key"] is not None:
                 _add_facts(traced, launch, call)
             self._write(launch.fact)
+            if launch.arriving is None:
+                launch.fact = {}  # of thousands of keys it is a lot, and nothing asks for it again
 
     def _fail(self, launched: Any, error: Exception) -> None:
         name = getattr(getattr(launched, "base_fn", launched), "__name__", type(launched).__name__)
@@ -118,7 +124,8 @@ class Recorder:
             with self.clock.timing(launch.told):
                 return run()
         finally:
-            if time.monotonic() - self.flushed >= EVERY_S:
+            waited = time.monotonic() - self.flushed
+            if waited >= self.wait_s or (self.clock.is_full and waited >= EVERY_S):
                 self.flush()
 
     def flush(self) -> None:
@@ -127,20 +134,25 @@ class Recorder:
             return  # another thread is at it
         try:
             self.flushed = time.monotonic()
-            if not self.launches:
-                return
             self._read()
-            counts = {
-                str(at): [each.count, each.timed, round(each.us, 3), each.captured]
-                for at, each in enumerate(self.launches)
-            }
-            if counts != self.written:
-                self.written = counts
-                self._write({"counts": counts})
+            self._count()
+            took = time.monotonic() - self.flushed
+            self.wait_s = max(EVERY_S, SHARE * (self.flushed - self.began), BUSY * took)
         except Exception as error:  # noqa: BLE001  # as in `seen`
             logger.debug("tritune trace: %s", error)
         finally:
             self.lock.release()
+
+    def _count(self) -> None:
+        changed = {}
+        for at, each in enumerate(self.launches):
+            counts = [each.count, each.timed, round(each.us, 3), each.captured]
+            if at == len(self.written):
+                self.written.append([])
+            if counts != self.written[at]:
+                self.written[at] = changed[at] = counts
+        if changed:
+            self._write({"counts": changed})
 
     def _read(self) -> None:
         """Take in what the GPU has come to; of one that has failed, nothing."""
@@ -154,8 +166,8 @@ class Recorder:
     def _arrived(self) -> None:
         for launch in self.launches:
             if launch.arriving is not None and launch.arriving.have_arrived():
-                launch.arriving = None
                 self._write(launch.fact)
+                launch.arriving, launch.fact = None, {}
 
     def _write(self, line: dict[str, Any]) -> None:
         text = json.dumps(line) + "\n"
@@ -165,17 +177,26 @@ class Recorder:
                 text = json.dumps(_process()) + "\n" + text
                 self.opened()
             with self.file.open("a", encoding="utf-8") as file:
-                file.write(text)
+                file.write(self.above + text)
+            self.above = ""
         except OSError as error:
+            self.written.clear()  # all counts are written again, below what there may be of these
+            self.above = "\n"
             if "cannot write" not in self.failed:
                 self.failed.add("cannot write")
                 logger.warning("tritune trace: cannot write in %s: %s", self.folder, error)
 
     def forget(self) -> None:
-        """Begin anew, in a fork: what the parent launched is the parent's to tell."""
+        """Begin anew, in a fork: what the parent launched is the parent's to tell.
+
+        A fork cannot give back what is CUDA's, and torch aborts where it has to for memory that a
+        copy is on its way to: so what the parent waits for is never freed here.
+        """
+        for waited in (self.clock, self.launches):
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(waited))
         for traced in self.traced:
             traced.forget()
-        self.clock.clear()
+        self.clock = Clock()
         self._empty()
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+import sys
 from functools import partial
 from pathlib import Path
 
@@ -20,11 +21,15 @@ def start(folder: str) -> None:
 
 
 def _begin(folder: str) -> None:
-    from tritune.tracing import wrapping
-
     with contextlib.suppress(OSError):  # told at the first launch
         Path(folder, "imported").touch()
-    wrapping.begin(folder, every=os.environ.get("TRITUNE_TRACE_ALL") == "1")
+    try:
+        from tritune.tracing import wrapping
+
+        wrapping.begin(folder, every=os.environ.get("TRITUNE_TRACE_ALL") == "1")
+    except Exception as error:  # noqa: BLE001  # a Triton that is too old is the program's own
+        sys.stderr.write(f"tritune trace: process {os.getpid()} is not traced: {error!r}\n")
+        return
     atexit.register(wrapping.flush)
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=wrapping.forget)

@@ -19,7 +19,7 @@ from tritune.tracing.recorder import SLOT, Recorder
 
 Run = Callable[..., Any]
 _ABSENT: Any = object()
-_GIVEN = ("grid", "warmup")
+_HOW = ("grid", "warmup")
 
 
 class _OfThread(threading.local):
@@ -68,20 +68,25 @@ def traced(recorder: Recorder, kind: type, own: Run) -> Run:
     # A class of somebody else's may call its parent's `run`; ours and Triton's do not.
     always = recorder.every or not (kind is Autotuner or issubclass(kind, Kernel))
     unsaid = False if issubclass(kind, Kernel) else _ABSENT
-    otherwise = functools.partial(_outermost, recorder, own)
+    outermost = functools.partial(_outermost, recorder, own)
 
     @functools.wraps(own)
     def run(self: Any, *args: Any, grid: Any = _ABSENT, warmup: Any = unsaid, **named: Any) -> Any:
         # Every launch passes here, so what it costs is what tracing costs: about a microsecond.
-        if warmup is not False or always or self.__class__ is not kind or adopt.is_routing():
-            return otherwise(self, args, {"grid": grid, "warmup": warmup, **named})
+        if warmup is not False or grid is _ABSENT:
+            how = {n: v for n, v in zip(_HOW, (grid, warmup), strict=True) if v is not _ABSENT}
+            return outermost(self, args, named, how)
+        if always or self.__class__ is not kind or adopt.is_routing():
+            if _of_thread.inside:
+                return own(self, *args, grid=grid, warmup=False, **named)
+            return outermost(self, args, named, {"grid": grid, "warmup": False})
         try:
             form = self.__dict__[SLOT].forms[(len(args), *named) if named else len(args)]
             launch = form.launches[form.compared(args, named)]
         except (KeyError, AttributeError, TypeError):
             launch = recorder.seen(self, args, named, grid)
-            if launch is None:
-                return own(self, *args, grid=grid, warmup=False, **named)
+        if launch is None:  # not told above, where what the launch raises would name our own error
+            return own(self, *args, grid=grid, warmup=False, **named)
         launch.count = count = next(launch.counter)
         if count < launch.due:
             return own(self, *args, grid=grid, warmup=False, **named)
@@ -93,22 +98,29 @@ def traced(recorder: Recorder, kind: type, own: Run) -> Run:
 
 
 def _outermost(
-    recorder: Recorder, own: Run, launched: Any, args: tuple[Any, ...], given: dict[str, Any]
+    recorder: Recorder,
+    own: Run,
+    launched: Any,
+    args: tuple[Any, ...],
+    named: dict[str, Any],
+    how: dict[str, Any],
 ) -> Any:
     """Launch, and count it unless this thread is in a launch that is counted."""
-    said = {name: value for name, value in given.items() if value is not _ABSENT}
-    if _of_thread.inside or said.get("warmup"):
-        return own(launched, *args, **said)
-    call = functools.partial(own, launched, *args, **said)
+    if _of_thread.inside or how.get("warmup"):
+        return own(launched, *args, **how, **named)
     _of_thread.inside = True
     try:
-        named = {name: value for name, value in said.items() if name not in _GIVEN}
-        launch = recorder.known(launched, args, named)
-        launch = launch or recorder.seen(launched, args, named, said.get("grid"))
+        try:
+            form = launched.__dict__[SLOT].forms[(len(args), *named) if named else len(args)]
+            launch = form.launches[form.compared(args, named)]
+        except (KeyError, AttributeError, TypeError):
+            launch = recorder.seen(launched, args, named, how.get("grid"))
         if launch is None:
-            return call()
+            return own(launched, *args, **how, **named)
         launch.count = next(launch.counter)
-        return call() if launch.count < launch.due else recorder.sampled(launch, call)
+        if launch.count < launch.due:
+            return own(launched, *args, **how, **named)
+        return recorder.sampled(launch, functools.partial(own, launched, *args, **how, **named))
     finally:
         _of_thread.inside = False
 

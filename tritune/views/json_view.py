@@ -121,4 +121,5 @@ def device_json(target: Target) -> str:
 
 def document(**content: Any) -> str:
     """One JSON document of this program."""
-    return json.dumps({"version": VERSION, **content}, indent=1, ensure_ascii=False)
+    text = json.dumps({"version": VERSION, **content}, indent=1, ensure_ascii=False)
+    return text.encode(errors="backslashreplace").decode()  # a path may be no UTF-8

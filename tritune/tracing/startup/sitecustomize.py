@@ -2,9 +2,8 @@
 
 Python imports it at start-up because `tritune trace` put its folder on PYTHONPATH; the one that
 it stands in front of is run after it. A process that never imports Triton pays for nothing.
+Any Python 3 of a program may read this, 3.6 too, which is why nothing of a later one is in it.
 """
-
-from __future__ import annotations
 
 import contextlib
 import importlib.machinery
