@@ -199,6 +199,26 @@ def test_an_interrupted_sweep_is_exit_130(folder, monkeypatch):
     assert result.stderr.endswith("interrupted; nothing finished is lost\n")
 
 
+INTERRUPTED = """\
+import atexit, os, signal
+from tritune import pipeline
+from tritune.cli import main
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a suite in the background ignores it
+pipeline.device = lambda: os.kill(os.getpid(), signal.{how})
+atexit.register(os.kill, os.getpid(), signal.SIGINT)
+main()
+"""
+
+
+@pytest.mark.parametrize("how", ["SIGINT", "SIGTERM"])
+def test_what_is_told_to_end_says_so_and_is_not_disturbed_while_it_does(how):
+    result = python(INTERRUPTED.format(how=how), "show", "device")
+
+    assert result.returncode == 130
+    assert result.stderr == "interrupted; nothing finished is lost\n"
+
+
 def test_our_own_crash_is_exit_3_with_its_traceback(folder, monkeypatch):
     sweeping(monkeypatch, failing(ZeroDivisionError("oops")))
 

@@ -53,6 +53,14 @@ def shout(state: int) -> None:
     subprocess.run(["sh", "-c", "echo from a compiler; echo and its errors >&2"], check=True)
 
 
+def silence(state: int, how: str) -> int:
+    if how == "closed":
+        sys.stdout.close()
+    else:
+        sys.stdout = None if how == "gone" else object()  # type: ignore[assignment]
+    return state
+
+
 def abort(state: int) -> None:
     print("LLVM ERROR: boom")
     os.abort()
@@ -208,6 +216,11 @@ def test_what_a_worker_launches_is_no_miss_of_the_users(tmp_path: Path, monkeypa
         answer = made.call(variables)
 
     assert answer == Done({"TRITUNE_MISS": None, "TRITUNE_LOG": None, "TRITUNE": "error"})
+
+
+@pytest.mark.parametrize("how", ["closed", "gone", "replaced"])
+def test_whatever_a_module_does_to_its_output_a_call_is_answered(worker: Worker, how: str):
+    assert worker.call(silence, how) == Done(40)
 
 
 def test_an_exit_is_an_answer(worker: Worker):

@@ -253,7 +253,9 @@ def _raised(error: BaseException) -> Raised:
 
 def _reply(connection: Connection, answer: Done[object] | Raised) -> None:
     for stream in (sys.stdout, sys.stderr):
-        stream.flush()
+        # A module may have closed it or put anything in its place, and the disk may be full.
+        with suppress(Exception):
+            stream.flush()
     try:
         connection.send(answer)
     except (pickle.PicklingError, TypeError, AttributeError) as error:
