@@ -317,6 +317,35 @@ def test_no_process_is_left_when_a_sweep_ends_without_closing_its_worker(tmp_pat
     assert until_gone(leader) == []
 
 
+SCRIPT = """
+import sys
+from pathlib import Path
+from test_workers import number
+from tritune.workers import Worker
+if __name__ == "__main__":
+    with Worker(number, 40, log=Path("log")) as worker:
+        print(worker.call(number, timeout_s=60))
+"""
+
+
+def test_a_module_of_the_current_folder_stands_for_none_of_pythons(tmp_path: Path):
+    (tmp_path / "json.py").write_text("raise AssertionError", encoding="utf-8")
+    (tmp_path / "scripts").mkdir()
+    (tmp_path / "scripts" / "call.py").write_text(SCRIPT, encoding="utf-8")
+    here = Path(__file__).resolve().parent
+
+    said = subprocess.run(
+        [sys.executable, "scripts/call.py"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": f"{here}{os.pathsep}{here.parent}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (said.stdout, said.stderr) == ("Done(value=40)\n", "")
+
+
 def test_answers_of_a_pool_come_with_the_index_of_their_task(tmp_path: Path):
     with Pool(2, number, 100, log_folder=tmp_path) as pool:
         answers = dict(pool.run(add, ((i,) for i in range(9)), 60.0))
