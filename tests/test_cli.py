@@ -199,6 +199,44 @@ def test_an_interrupted_sweep_is_exit_130(folder, monkeypatch):
     assert result.stderr.endswith("interrupted; nothing finished is lost\n")
 
 
+CALL = "import sys; from tritune.cli import main; main()"
+INTERRUPTED = """\
+import atexit, os, signal
+from tritune import pipeline
+from tritune.cli import main
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a suite in the background ignores it
+pipeline.device = lambda: os.kill(os.getpid(), signal.{how})
+atexit.register(os.kill, os.getpid(), signal.SIGINT)
+main()
+"""
+
+
+@pytest.mark.parametrize("how", ["SIGINT", "SIGTERM"])
+def test_what_is_told_to_end_says_so_and_is_not_disturbed_while_it_does(how):
+    result = python(INTERRUPTED.format(how=how), "show", "device")
+
+    assert result.returncode == 130
+    assert result.stderr == "interrupted; nothing finished is lost\n"
+
+
+@pytest.mark.parametrize("start", ["-m tritune", f"-c '{CALL}'"])
+def test_a_folder_that_has_been_removed_is_no_crash(tmp_path, start):
+    (tmp_path / "gone").mkdir()
+    command = f"cd {tmp_path}/gone; rmdir ../gone; {sys.executable} {start} check"
+    environ = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parent.parent)}
+
+    result = subprocess.run(
+        ["bash", "-c", command], capture_output=True, text=True, check=False, env=environ
+    )
+
+    assert result.stderr == (
+        "error: the current folder has been removed\n\n"
+        "hint: change to one that is there: `cd .` if it was made anew\n"
+    )
+    assert result.returncode == 2
+
+
 def test_our_own_crash_is_exit_3_with_its_traceback(folder, monkeypatch):
     sweeping(monkeypatch, failing(ZeroDivisionError("oops")))
 
@@ -464,9 +502,6 @@ def python(code: str, *arguments: str, **environment: str) -> subprocess.Complet
         check=False,
         env={**os.environ, **environment},
     )
-
-
-CALL = "import sys; from tritune.cli import main; main()"
 
 
 @pytest.mark.parametrize("arguments", [("--help",), ("sweep", "--help"), ("show", "--help")])

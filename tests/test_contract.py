@@ -192,6 +192,15 @@ def test_a_module_may_have_an_odd_name_relative_imports_side_effects_and_empty_p
     assert [report["unsolved"] for report in said.reports.values()] == [[]] * 5
 
 
+def test_a_problem_of_which_no_config_is_legal_is_not_said_to_launch_nothing(tmp_path):
+    sweep_file = file(tmp_path, "odd", changed('"num_warps": 4', '"num_warps": 3'))
+
+    said = sweep(tmp_path, sweep_file)
+
+    assert said.stderr == NO_RECORD + PLANNED.format(0, "1 problem")
+    assert said.code == 1
+
+
 def rejected(report: dict[str, Any], *names: str) -> dict[tuple[Any, ...], str]:
     """The values of these tunables -> why that config is out."""
     return {

@@ -203,6 +203,13 @@ def test_a_module_that_fails_or_exits_is_said_with_its_line(
     assert mistake(child, f"{path}:fill") == f"{path}:2: {said}"
 
 
+def test_a_module_that_is_no_text_is_named_as_a_whole(child: Worker, tmp_path: Path):
+    path = written(tmp_path / "ops.py", f"{MODULE}\0")
+
+    said = "SyntaxError: source code string cannot contain null bytes"
+    assert mistake(child, f"{path}:fill") == f"{path}: {said}\n{WHOLE}"
+
+
 def test_a_module_that_sleeps_is_ended_at_the_time_limit(child: Worker, tmp_path: Path):
     path = written(tmp_path / "ops.py", "import time\ntime.sleep(60)\n")
     child.call(arguments_and_folder)

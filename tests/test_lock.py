@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tritune import lock, locktext
+from tritune import lock, locktext, places
 from tritune.errors import EnvironmentFaultError, LockError
 from tritune.lockrender import render, sort_entries
 from tritune.lookup import Asked, Lockfile, find
@@ -444,6 +444,16 @@ def test_a_new_lockfile_has_the_mode_of_any_new_file(tmp_path):
     lock.write(path, Lock())
 
     assert path.stat().st_mode == other.stat().st_mode
+
+
+def test_a_folder_whose_name_is_not_text_takes_a_lockfile(tmp_path):
+    folder = tmp_path / os.fsdecode(b"a\xff")
+    folder.mkdir()
+
+    lock.write(folder / "tritune.lock", Lock())
+
+    assert lock.read(folder / "tritune.lock") == Lock()
+    assert places.journal_path(tmp_path, folder / "a.yaml", "H200").parent == tmp_path
 
 
 def test_equal_text_is_not_written_again(tmp_path):

@@ -158,6 +158,13 @@ def test_a_constraint_with_no_answer_is_a_mistake_with_the_values():
         space.holds(given, {"maxnreg": None})
 
 
+def test_a_constraint_that_names_nothing_has_no_answer_anywhere():
+    [one] = sweep_of("kernel: a:b\nshapes: [{M: 1}]\nconstraints: ['1']").constraints
+
+    with pytest.raises(SpecError, match=r"`1` has no answer: it gives 1, neither true nor false"):
+        space.holds(one, {"M": 1})
+
+
 def test_every_constraint_is_counted_and_by_problem_where_it_names_one():
     counted = space.candidates_per_constraint(sweep_of(), H200)
 

@@ -6,15 +6,18 @@ import errno
 import json
 import os
 import pwd
+import tempfile
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+import fakes
 import test_measure_sweep
 from projects import Project
 from tritune import bundle, places
 from tritune.cli import tritune
+from tritune.device import bench, lowering
 from tritune.errors import EnvironmentFaultError
 from tritune.pipeline import compiling, importing, job
 
@@ -131,6 +134,26 @@ def test_binaries_that_find_no_room_in_the_cache_are_one_error(tmp_path, monkeyp
         compiling.adopt(this, compiling.compilers(this), tmp_path)
 
     assert str(caught.value) == "/cache/binaries/a: cannot be copied: No space left on device"
+
+
+@pytest.mark.parametrize("told_of", ["/cache/binaries/a", None])
+def test_a_disk_that_takes_no_binary_is_no_fault_of_the_config(monkeypatch, told_of):
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), told_of)
+
+    monkeypatch.setenv("TRITON_CACHE_DIR", "/cache/binaries")
+    monkeypatch.setattr(tempfile, "tempdir", "/tmp")  # noqa: S108 - only named
+    monkeypatch.setattr(lowering, "_lower", full)
+    candidate = fakes.candidate()
+
+    for attempt in (lowering.lower_loudly, lambda _, one: bench.guarded(one, full)):
+        with pytest.raises(EnvironmentFaultError) as caught:
+            attempt(None, candidate)
+
+        assert str(caught.value) == (
+            f"{told_of or '/cache/binaries'}: cannot be written: No space left on device\n"
+            "hint: free some space there, and in /tmp; nothing finished is lost"
+        )
 
 
 def test_a_user_with_no_home_folder_is_told_how_to_name_a_cache(monkeypatch):

@@ -53,6 +53,14 @@ def shout(state: int) -> None:
     subprocess.run(["sh", "-c", "echo from a compiler; echo and its errors >&2"], check=True)
 
 
+def silence(state: int, how: str) -> int:
+    if how == "closed":
+        sys.stdout.close()
+    else:
+        sys.stdout = None if how == "gone" else object()  # type: ignore[assignment]
+    return state
+
+
 def abort(state: int) -> None:
     print("LLVM ERROR: boom")
     os.abort()
@@ -210,6 +218,11 @@ def test_what_a_worker_launches_is_no_miss_of_the_users(tmp_path: Path, monkeypa
     assert answer == Done({"TRITUNE_MISS": None, "TRITUNE_LOG": None, "TRITUNE": "error"})
 
 
+@pytest.mark.parametrize("how", ["closed", "gone", "replaced"])
+def test_whatever_a_module_does_to_its_output_a_call_is_answered(worker: Worker, how: str):
+    assert worker.call(silence, how) == Done(40)
+
+
 def test_an_exit_is_an_answer(worker: Worker):
     exits = worker.call(leave), worker.call(leave_at_once)
 
@@ -302,6 +315,35 @@ def test_no_process_is_left_when_a_sweep_ends_without_closing_its_worker(tmp_pat
 
     leader = int((tmp_path / "pids").read_text().split()[0])
     assert until_gone(leader) == []
+
+
+SCRIPT = """
+import sys
+from pathlib import Path
+from test_workers import number
+from tritune.workers import Worker
+if __name__ == "__main__":
+    with Worker(number, 40, log=Path("log")) as worker:
+        print(worker.call(number, timeout_s=60))
+"""
+
+
+def test_a_module_of_the_current_folder_stands_for_none_of_pythons(tmp_path: Path):
+    (tmp_path / "json.py").write_text("raise AssertionError", encoding="utf-8")
+    (tmp_path / "scripts").mkdir()
+    (tmp_path / "scripts" / "call.py").write_text(SCRIPT, encoding="utf-8")
+    here = Path(__file__).resolve().parent
+
+    said = subprocess.run(
+        [sys.executable, "scripts/call.py"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": f"{here}{os.pathsep}{here.parent}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (said.stdout, said.stderr) == ("Done(value=40)\n", "")
 
 
 def test_answers_of_a_pool_come_with_the_index_of_their_task(tmp_path: Path):

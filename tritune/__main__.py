@@ -5,11 +5,14 @@ import sys
 
 # `-m` puts the current folder first on the path, where a user's `numbers.py` would be found
 # before the standard library's. A checkout that runs itself is left alone.
-here = os.getcwd()  # noqa: PTH109  # pathlib would import what may be the user's
-if sys.path[:1] == [here] and not __file__.startswith(here):
+try:
+    here = os.getcwd()  # noqa: PTH109  # pathlib would import what may be the user's
+except FileNotFoundError:
+    here = ""  # it has been removed: the command line says so
+if here and sys.path[:1] == [here] and not __file__.startswith(here):
     del sys.path[0]
 
-from tritune.cli import main  # noqa: E402
+from tritune.cli import main
 
 if __name__ == "__main__":
     main()

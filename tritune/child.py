@@ -33,6 +33,7 @@ _WARM = ["tritune.device.warm"]  # what the server imports
 T = TypeVar("T")
 Function: TypeAlias = Callable[..., T]
 _INTERPRET = "TRITON_INTERPRET"
+_SAFE_PATH = "PYTHONSAFEPATH"
 _OWN: Mapping[str, str | None] = {"TRITUNE_MISS": None, "TRITUNE_LOG": None, _INTERPRET: None}
 """What a sweep launches itself, to find out what to lock, is nobody's miss, and is compiled."""
 
@@ -137,13 +138,17 @@ def _deaf_to_interrupts() -> Iterator[None]:
 
 @contextmanager
 def _compiling() -> Iterator[None]:
-    """What starts now does not interpret, whatever the user's own programs are told to do."""
-    said = os.environ.pop(_INTERPRET, None)
+    """What starts now does not interpret, whatever the user's own programs are told to do.
+
+    Nor does it take a `json.py` of the current folder for Python's own.
+    """
+    said = {name: os.environ.pop(name, None) for name in (_INTERPRET, _SAFE_PATH)}
+    os.environ[_SAFE_PATH] = "1"
     try:
         yield
     finally:
-        if said is not None:
-            os.environ[_INTERPRET] = said
+        del os.environ[_SAFE_PATH]
+        os.environ.update({name: value for name, value in said.items() if value is not None})
 
 
 def _context(env: Mapping[str, str]) -> Any:
@@ -253,7 +258,9 @@ def _raised(error: BaseException) -> Raised:
 
 def _reply(connection: Connection, answer: Done[object] | Raised) -> None:
     for stream in (sys.stdout, sys.stderr):
-        stream.flush()
+        # A module may have closed it or put anything in its place, and the disk may be full.
+        with suppress(Exception):
+            stream.flush()
     try:
         connection.send(answer)
     except (pickle.PicklingError, TypeError, AttributeError) as error:

@@ -171,7 +171,7 @@ def _rounded(evidence: Evidence) -> Evidence:
 @contextlib.contextmanager
 def _exclusive(path: Path) -> Iterator[None]:
     # Beside the lockfile it would be litter in the user's repository.
-    digest = hashlib.sha256(os.path.realpath(path).encode()).hexdigest()[:16]
+    digest = hashlib.sha256(os.fsencode(os.path.realpath(path))).hexdigest()[:16]
     seat = Path(tempfile.gettempdir(), f"tritune-{os.getuid()}-{digest}.lock")
     try:
         held = FileLock(seat, mode=0o600)

@@ -153,6 +153,6 @@ def failure(error: BaseException, place: str) -> KernelError:
         what = f"sys.exit({'' if error.code is None else repr(error.code)}) at import"
     hints = [hint for pattern, hint in _HINTS if re.search(pattern, what)]
     where = blame.line(error) or place
-    if isinstance(error, SyntaxError):
+    if isinstance(error, SyntaxError) and error.filename:  # none of a file with null bytes
         where = f"{error.filename}:{error.lineno}"
     return KernelError(what, where=where, hint=[*hints, _OTHERWISE][0])

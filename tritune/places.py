@@ -161,7 +161,7 @@ def _together(sources: Sequence[str]) -> str:
 
 def journal_path(folder: Path, sweep: Path, device: str) -> Path:
     """The journal of one sweep file on one device."""
-    digest = hashlib.sha256(str(sweep.absolute()).encode()).hexdigest()[:8]
+    digest = hashlib.sha256(os.fsencode(sweep.absolute())).hexdigest()[:8]
     return folder / f"{sweep.stem}-{digest}.{device.replace(' ', '_')}.jsonl"
 
 

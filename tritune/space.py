@@ -122,8 +122,8 @@ def _holds(constraint: Constraint, values: tuple[tuple[str, Value], ...]) -> boo
     try:
         return expression.truth(constraint.text, dict(values))
     except expression.ConstraintError as error:
-        given = Config(values)
-        what = f"`{constraint.text}` has no answer at {given}: {error}"
+        given = f" at {Config(values)}" if values else ""
+        what = f"`{constraint.text}` has no answer{given}: {error}"
         hint = "write what should hold there too, with `or` before the rest of it"
         raise SpecError(what, where=constraint.where, hint=hint) from None
 

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -54,4 +55,12 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         # An ASCII locale has no µ: a question mark is better than a crash.
         stream.reconfigure(errors="replace")  # type: ignore[union-attr]
-    tritune(prog_name="tritune")
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        # A job that CI cancels is interrupted like any other: it says so and leaves nothing.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        tritune(prog_name="tritune")
+    finally:
+        # All that is left is to end processes and to remove their folder: a second Ctrl-C waits.
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)

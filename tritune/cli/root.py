@@ -9,6 +9,7 @@ import sys
 import traceback
 from collections.abc import Mapping
 from importlib import import_module
+from pathlib import Path
 from typing import Any, NoReturn
 
 import click
@@ -52,6 +53,7 @@ class Root(Group):
 
     def _answer(self, ctx: click.Context) -> int:
         try:
+            _refuse_no_folder()
             return int(super().invoke(ctx) or 0)
         except TrituneError as error:
             click.echo(message(error), err=True)
@@ -69,6 +71,15 @@ class Root(Group):
             raise click.UsageError(error.format_message()) from error
         except Exception:  # noqa: BLE001 - the outermost boundary: Python would exit 1, a "no"
             return _crashed()
+
+
+def _refuse_no_folder() -> None:
+    """Every path is relative to it, and Python's own words would be those of a crash."""
+    try:
+        Path.cwd()
+    except FileNotFoundError as error:
+        hint = "change to one that is there: `cd .` if it was made anew"
+        raise TrituneError("the current folder has been removed", hint=hint) from error
 
 
 def message(error: TrituneError) -> str:

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from tritune import blame, intercept, launches, silicon, verify
 from tritune.contract import quoted
-from tritune.device.lowering import brief
+from tritune.device.lowering import brief, refuse_no_room
 from tritune.device.stages import count_compiles
 from tritune.errors import EnvironmentFaultError, TrituneError
 from tritune.intercept import Captured
@@ -273,6 +273,7 @@ def guarded(candidate: Candidate, attempt: Callable[[], T]) -> T | Rejected:
 
 
 def _raised(candidate: Candidate, error: Exception) -> Rejected:
+    refuse_no_room(error)
     text = str(error)
     sticky = next((words for words in STICKY if words in text), "")
     if not sticky and "out of resource" in text:

@@ -6,15 +6,18 @@ compiler does the rest under the very key that a launch on the real device will 
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import re
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
-from tritune import blame, intercept, launches
+from tritune import blame, intercept, launches, places
 from tritune.device import fakes, resources, stages
 from tritune.device.stages import StandIn, Stopped, Watch, gpu_target
 from tritune.errors import TrituneError
@@ -36,6 +39,7 @@ __all__ = ["StandIn", "Stopped", "gpu_target"]
 
 T = TypeVar("T")
 
+NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO})
 TELLING = re.compile(r"error|fatal|fail|must|expect", re.IGNORECASE)
 
 
@@ -220,7 +224,23 @@ def _told(attempt: Callable[[], T]) -> T:
     except TrituneError:
         raise
     except Exception as error:
+        refuse_no_room(error)
         raise CompilerError(f"{brief(error)}{blame.told_in_kernel(error)}") from error
+
+
+def refuse_no_room(error: Exception) -> None:
+    """Raise where a disk takes no binary: that says nothing against the config.
+
+    Raises:
+        EnvironmentFaultError: naming the disk.
+    """
+    if not isinstance(error, OSError) or error.errno not in NO_ROOM:
+        return
+    import triton
+
+    where = str(error.filename or triton.knobs.cache.dir)
+    hint = f"free some space there, and in {tempfile.gettempdir()}; nothing finished is lost"
+    raise places.unwritable(Path(where), error, hint) from error
 
 
 def brief(error: BaseException) -> str:

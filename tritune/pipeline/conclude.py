@@ -11,6 +11,7 @@ from tritune.compile import Found
 from tritune.device import targets
 from tritune.journal import Journal
 from tritune.model import (
+    IN_INTERPRETER,
     Config,
     DeviceIdentity,
     Entry,
@@ -144,7 +145,8 @@ def report(
 ) -> Report:
     """All of it, for the views."""
     asked = {one.candidate.problem for one in found.launches if one.grids}
-    asked |= {one.candidate.problem for one in found.rejected}
+    refused = [one for one in (*found.rejected, *outcomes) if isinstance(one, Rejected)]
+    asked |= {one.candidate.problem for one in refused if one.reason not in IN_INTERPRETER}
     settled = {winner.problem for winner in chosen} | set(job.left_open)
     empty = [p for p in job.sweep.problems if p not in asked]
     return Report(
