@@ -199,6 +199,25 @@ def poisoned() -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def keeping(born: list[Any]) -> Iterator[None]:
+    """A context in which every new tensor lives on in *born*, as a pointer does not hold it."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Keeping(TorchDispatchMode):  # type: ignore[misc]
+        """Keeps what each operation gives."""
+
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            made = func(*args, **(kwargs or {}))
+            born.append(made)
+            return made
+
+    with light.modes(), Keeping():
+        yield
+
+
 def _elsewhere(maker: Callable[..., Any]) -> Callable[..., Any]:
     """The same, poisoned where another thread calls: autograd has its own, which no mode is in."""
     here = threading.get_ident()
