@@ -81,3 +81,39 @@ def test_a_launch_keeps_the_blocks_of_a_descriptor_that_a_later_one_gives_others
 
     assert (one.args[0].block_shape, x.block_shape) == ([32, 4], [16, 4])
     assert one.args[0].base is x.base
+
+
+def test_a_grid_finds_the_arguments_that_a_launch_leaves_to_their_defaults(sweeping):
+    @triton.autotune(configs(16, 32), key=["n"], do_bench=timed)
+    @triton.jit
+    def halved(x, y, n, B: tl.constexpr, PARTS: tl.constexpr = 2):
+        tl.store(y + tl.program_id(0), B)
+
+    y = torch.zeros(4)
+
+    def op():
+        halved[lambda named: (named["n"] // named["PARTS"],)](torch.zeros(8), y, 8)
+
+    _, [one] = intercept.capture(sweeping(halved), op, Config.of(config(32)))
+
+    assert (one.grid_sizes(), y.tolist()) == ((4,), [32.0] * 4)
+    assert "PARTS" not in one.for_hook(), "nor has it for a hook of Triton's own"
+
+
+def test_a_config_may_set_an_argument_that_is_no_constexpr(sweeping):
+    @triton.autotune(
+        [triton.Config({"B": 16, "parts": parts}) for parts in (1, 2)], key=["n"], do_bench=timed
+    )
+    @triton.jit
+    def split(x, y, n, parts, B: tl.constexpr):
+        tl.store(y, B * parts)
+
+    y = torch.zeros(1)
+
+    def op():
+        split[(1,)](torch.zeros(8), y, 8)
+
+    behind = sweeping(split)
+    _, [one] = intercept.capture(behind, op, Config.of(config(16, parts=2)))
+
+    assert (y.item(), behind.key_of(one.named())) == (32.0, "n=8 x=f32 y=f32")

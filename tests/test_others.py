@@ -627,6 +627,17 @@ def test_what_an_op_reads_back_of_a_kernel_that_no_gpu_has_run_is_the_same_every
     assert [one.tolist() for one in (counted, like, new)] == [[7, 7, 7], [7, 7, 7], [7, 7]]
 
 
+def test_an_op_may_make_the_device_of_its_tensors_the_current_one():
+    with fakes.world(H200):
+        x = torch.empty(3, device="cuda")
+        torch.cuda.set_device(x.device)
+        for device in (x.device, x.device.index, torch.cuda.current_device()):
+            with torch.cuda.device(device):
+                y = torch.empty_like(x)
+
+    assert y.shape == (3,)
+
+
 def opened(site: str, kernel: str, problem: str) -> Bench:
     sys.path.insert(0, site)
     loaded = load(kernel, problem)

@@ -38,8 +38,9 @@ class Captured:
         return self.kernel.fn.run(*self.args, **self.kwargs, grid=self.grid, warmup=True)
 
     def named(self) -> dict[str, Any]:
-        """Every argument by name, those that heuristics set included."""
-        return contract.with_heuristics(self.kernel.fn, self.for_hook())
+        """Every argument by name, those that heuristics set and those left out included."""
+        named = contract.with_heuristics(self.kernel.fn, self.for_hook())
+        return {**dict(self.kernel.contract.function.defaults), **named}
 
     def for_hook(self) -> dict[str, Any]:
         """What the config's `pre_hook` is given, which is asked before any heuristic."""
