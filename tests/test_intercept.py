@@ -8,14 +8,14 @@ import triton
 import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from test_adopt import _world, config, configs, fill, sweeping, timed
+from test_adopt import _world, benchmarks, config, configs, fill, ran, sweeping, timed
 from tritune import intercept, runtime
 from tritune.device import sampling
 from tritune.device.bench import Bench
 from tritune.load import Loaded
 from tritune.model import Config, Problem
 
-__all__ = ["_world", "sweeping"]
+__all__ = ["_world", "benchmarks", "sweeping"]
 
 KEYS = {n: f"n={n} FLAG=1 x=f32 y=i32" for n in (8, 9)}
 
@@ -57,6 +57,26 @@ def test_a_whole_op_is_timed_with_the_config_under_its_own_key_alone(sweeping):
 
     assert ran
     assert all(blocks == [16, 64] for blocks in ran)
+
+
+def test_where_a_whole_op_is_timed_triton_benchmarks_none_of_its_other_kernels(
+    sweeping, benchmarks
+):
+    @triton.autotune(configs(128, 256), key=["n"], do_bench=timed)
+    @triton.jit
+    def other(x, y, n, FLAG: tl.constexpr, B: tl.constexpr):
+        tl.store(y, B)
+
+    tried = fill()
+    bench = Bench(
+        loaded=Loaded(sweeping(tried), two_keys), device=torch.device("cpu"), cold=False, flush=None
+    )
+    bench.problem, seen = Problem.of({"n": 8}), []
+    bench.made = runtime.Problem(lambda: seen.append((ran(tried), ran(other))), timed="op")
+
+    sampling._prepare(bench, Config.of(config(64))).run()
+
+    assert ({*seen}, benchmarks()) == ({(64, 128)}, 0)
 
 
 def blocks(named):

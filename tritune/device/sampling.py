@@ -102,7 +102,7 @@ def _whole_op(bench: Bench, config: Config) -> Prepared:
 
     def run() -> None:
         with torch.device(bench.device):
-            if bench.under:  # the config is for some of its launches only
+            if bench.loaded.is_foreign:  # else Triton tunes its other kernels, or keys, here
                 intercept.capture(kernel, bench.made.run, config, key=bench.under)
                 return
             with runtime.forced(kernel, config.as_dict()):
