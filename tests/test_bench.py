@@ -324,7 +324,7 @@ COUNTED = """\
     return tritune.Problem(lambda: run({counter}), reference=lambda: x * 2)"""
 
 
-def counted(bench: Bench) -> tuple[set[type], list[int], list[float], list[float]]:
+def counted(bench: Bench) -> tuple[set[type], list[bool], list[float], list[float]]:
     benches.open_problem(bench, candidate())
     study.study(bench, candidate())
     assert benches.judge(bench, candidate(), candidate()) is None
@@ -338,7 +338,7 @@ def counted(bench: Bench) -> tuple[set[type], list[int], list[float], list[float
         counts += [float(tensor.max()) for tensor, _ in other.restore if tensor.max() == 1]
     own = [tensor for tensor, _ in bench.pristine]
     benches.close_problem(bench)
-    restored = [len(one.restore) for one in (default, other)]
+    restored = [bool(one.restore) for one in (default, other)]
     return checked, restored, counts, [float(tensor.sum()) for tensor in own]
 
 
@@ -354,7 +354,48 @@ def test_what_one_config_writes_and_the_default_does_not_is_put_back(
 ) -> None:
     found = ask(counted, body=COUNT, problem=COUNTED.format(counter=counter))
 
-    assert found == ({Verified}, [0, 2], [1.0, 1.0], own)
+    assert found == ({Verified}, [False, True], [1.0, 1.0], own)
+
+
+LEAF = """\
+    y = torch.nn.Parameter(torch.ones(n))
+    return tritune.Problem(lambda: op(x, y), reference=lambda: 1 + x.double())"""
+INFERENCE = """\
+    @torch.inference_mode()
+    def run():
+        return op(x, torch.ones(n))
+    return tritune.Problem(run, reference=lambda: 1 + x.double())"""
+BACKWARD = """\
+    class Op(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, a, b):
+            ctx.save_for_backward(b)
+            return a * 1
+        @staticmethod
+        def backward(ctx, dy):
+            return op(dy, *ctx.saved_tensors).clone(), None
+    a, y = torch.ones(n, requires_grad=True), torch.ones(n)
+    b = Op.apply(a, y)
+    def run():
+        return torch.autograd.grad(b, a, x, retain_graph=True)[0]
+    return tritune.Problem(run, reference=lambda: 1 + x.double())"""
+
+
+def sampled(bench: Bench) -> list[str]:
+    """How checks and samples of two configs end, in turn."""
+    ends = [type(judged(bench, 16)).__name__]
+    with mock.patch("torch.cuda.Event"), mock.patch("torch.cuda._sleep"):
+        for block in (16, 32, 16):
+            sampling._time(bench, sampling._prepare(bench, candidate(block).config))
+            ends.append(type(benches.check(bench, candidate(block))).__name__)
+    return ends
+
+
+@pytest.mark.parametrize("problem", [LEAF, INFERENCE, BACKWARD])
+def test_what_autograd_forbids_or_notes_to_be_changed_is_put_back_all_the_same(
+    ask: Ask, problem: str
+) -> None:
+    assert ask(sampled, body=ADD, problem=problem) == ["Verified"] * 4
 
 
 TWICE = """\

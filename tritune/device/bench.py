@@ -16,7 +16,7 @@ from tritune import blame, intercept, launches, silicon, verify
 from tritune.contract import quoted
 from tritune.device.lowering import brief
 from tritune.device.stages import count_compiles
-from tritune.device.written import Before, Written, beyond, changed, watching
+from tritune.device.written import Before, Written, beyond, changed, put, watching
 from tritune.errors import EnvironmentFaultError, TrituneError
 from tritune.intercept import Captured
 from tritune.load import Loaded, load
@@ -169,8 +169,7 @@ def run_once(bench: Bench, config: Config) -> tuple[tuple[Any, ...], list[Captur
 
 def put_back(bench: Bench) -> None:
     """Give every tensor of the problem the content it was made with."""
-    for tensor, content in bench.pristine:
-        tensor.copy_(content)
+    put(bench.pristine)
 
 
 def synchronize(bench: Bench) -> None:

@@ -23,7 +23,7 @@ from typing import Any
 
 from tritune import intercept, runtime, verify
 from tritune.device.bench import Bench, Prepared, guarded, put_back, synchronize
-from tritune.device.written import Before, changed, undoing, watching
+from tritune.device.written import Before, changed, put, undoing, watching
 from tritune.intercept import Captured
 from tritune.model import Candidate, Config, Reason, Rejected
 
@@ -178,8 +178,7 @@ def _time(bench: Bench, prepared: Prepared) -> tuple[Any, Any]:
     import torch
 
     start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    for tensor, content in prepared.restore:
-        tensor.copy_(content)
+    put(prepared.restore)
     torch.cuda._sleep(int(prepared.ahead_us * CYCLES_PER_US))  # noqa: SLF001  # the only idle kernel
     if bench.cold:
         bench.flush.zero_()

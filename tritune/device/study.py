@@ -78,7 +78,8 @@ def _overwritten(bench: Bench, config: Config, hidden: Sequence[Any]) -> list[tu
     if not hidden:
         return []
     results = [tensor.clone() for tensor in hidden]
-    poisons = [verify.poison(tensor).clone() for tensor in hidden]
+    poisons = [verify.poison(result.clone()) for result in results]
+    written.put(list(zip(hidden, poisons, strict=True)))
     run_once(bench, config)
     found: list[tuple[Any, Any]] = []
     for tensor, result, poison in zip(hidden, results, poisons, strict=True):
@@ -86,7 +87,7 @@ def _overwritten(bench: Bench, config: Config, hidden: Sequence[Any]) -> list[tu
         if difference.error <= difference.tolerance:
             found.append((tensor, poison))
         else:
-            tensor.copy_(result)
+            written.put([(tensor, result)])
     return found
 
 
