@@ -812,6 +812,17 @@ def test_an_operator_that_has_no_code_for_a_cpu_is_told_what_to_call_instead(tmp
     )
 
 
+def test_an_op_that_insists_on_a_gpu_is_told_where_launches_are_found(tmp_path):
+    made = "out, n = torch.empty(1, device=x.device), x.numel()"
+    at = project(tmp_path, TOTAL, **{made: f'assert x.device.type == "cuda"\n    {made}'})
+
+    assert refused(at).endswith(
+        ": the problem n=1000 cannot be run: AssertionError hint: launches are found on the CPU, "
+        "also where there is a GPU: `is_cuda` of a tensor is True there and its `device` is the "
+        "CPU, and there are no streams"
+    )
+
+
 def test_a_named_kernel_that_the_op_does_not_launch_is_an_error(tmp_path):
     at = project(tmp_path, f"kernel: theirs:total_kernel\n{SCALE}")
 
