@@ -112,7 +112,7 @@ def test_a_grid_finds_the_arguments_that_a_launch_leaves_to_their_defaults(sweep
     y = torch.zeros(1)
 
     def op():
-        halved[lambda named: (named["n"] // named["PARTS"],)](torch.zeros(8), y, 8)
+        halved[lambda named: (2 * named["PARTS"],)](torch.zeros(8), y, 8)
 
     _, [one] = intercept.capture(sweeping(halved), op, Config.of(config(32)))
 
