@@ -28,7 +28,17 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 import tritune
 from fakes import evidence
 from test_runtime import H100, FakeDriver, jitted, locked
-from tritune import adopt, adopted, contract, installing, lock, lookup, routing, tuned
+from tritune import (
+    adopt,
+    adopted,
+    contract,
+    installing,
+    intercept,
+    lock,
+    lookup,
+    routing,
+    tuned,
+)
 from tritune.errors import KernelError, LockError
 from tritune.model import Config, Lock, Problem, Winner
 
@@ -803,6 +813,61 @@ def test_what_asks_it_for_its_configs_gets_those_that_its_prune_function_makes(t
     [found] = kernel.early_config_prune(kernel.configs, named, n=8)
 
     assert found.kwargs == {"B": 128, "DEPTH": 2}
+
+
+def hooked_by_prune(anew):
+    """A kernel whose prune function gives configs of the list a hook, in place or in new ones."""
+
+    def prune(listed, named, **kwargs):
+        if anew:
+            return [listed[0], *configs(32, hook=lambda given: given["y"].zero_())]
+        listed[1].pre_hook = zeroed
+        return listed
+
+    @triton.autotune(
+        configs(16, 32), ["n"], do_bench=timed, prune_configs_by={"early_config_prune": prune}
+    )
+    @triton.jit
+    def adds(x, y, n, B: tl.constexpr):
+        tl.atomic_add(y, B)
+
+    return adds
+
+
+ADDS = f"{HERE}:hooked_by_prune.<locals>.adds"
+
+
+@pytest.mark.parametrize("anew", [False, True])
+def test_a_hook_that_a_prune_function_gives_a_config_of_the_list_is_run_in_a_sweep(sweeping, anew):
+    kernel = hooked_by_prune(anew)
+    behind = sweeping(kernel)
+    y = torch.full((1,), 7, dtype=torch.int32)
+
+    def op():
+        kernel[(1,)](torch.zeros(8), y, n=8)
+        return y.item()
+
+    found = [intercept.capture(behind, op, Config.of(config(block)))[0] for block in (32, 16, 32)]
+
+    assert found == [32, 48, 32]
+    assert len(behind.tuning.configs) == 2
+    assert behind.admits(config(64), (torch.zeros(8), y), {"n": 8}), "as who extends it says"
+
+
+@pytest.mark.parametrize("anew", [False, True])
+def test_a_hook_that_a_prune_function_gives_a_config_of_the_list_is_run_when_served(
+    tmp_path, benchmarks, anew
+):
+    kernel = hooked_by_prune(anew)
+    hook = f"{HERE}:hooked_by_prune.<locals>.prune.<locals>.<lambda>" if anew else f"{HERE}:zeroed"
+    installed(tmp_path, {"n=8 x=f32 y=i32": config(32)}, kernel=ADDS, hook=f"{hook}@1234")
+    y = torch.full((1,), 7, dtype=torch.int32)
+
+    for _ in range(2):
+        kernel[(1,)](torch.zeros(8), y, n=8)
+        assert y.item() == 32
+
+    assert benchmarks() == 0
 
 
 def test_where_the_prune_function_fails_every_config_is_tried_and_it_is_said(sweeping):

@@ -310,6 +310,153 @@ def test_the_callers_tensors_are_as_they_were(ask: Ask) -> None:
     assert ask(content_after, body=ADD, problem=IN_PLACE) == [1.0]
 
 
+COUNT = """\
+    if BLOCK == 32:
+        value += tl.atomic_add(out[1] + at, 1.0, mask=at < n)
+    tl.store(out[0] + at, value * 2, mask=at < n)"""
+"""What only a config of 32 changes, and is wrong where it was changed before."""
+COUNTED = """\
+    mine = torch.zeros(n)
+    def run(counter):
+        y = torch.empty_like(x)
+        kernel[(3,)](x, (y, counter), n)
+        return y
+    return tritune.Problem(lambda: run({counter}), reference=lambda: x * 2)"""
+
+
+def counted(bench: Bench) -> tuple[set[type], list[bool], list[float], list[float]]:
+    benches.open_problem(bench, candidate())
+    study.study(bench, candidate())
+    assert benches.judge(bench, candidate(), candidate()) is None
+    checked = {type(benches.check(bench, candidate(block))) for block in (32, 16, 32)}
+    default, other = (sampling._prepare(bench, candidate(block).config) for block in (16, 32))
+    counts = []
+    for _ in range(2):
+        for tensor, content in other.restore:
+            tensor.copy_(content)
+        other.run()
+        counts += [float(tensor.max()) for tensor, _ in other.restore if tensor.max() == 1]
+    own = [tensor for tensor, _ in bench.pristine]
+    benches.close_problem(bench)
+    restored = [bool(one.restore) for one in (default, other)]
+    return checked, restored, counts, [float(tensor.sum()) for tensor in own]
+
+
+@pytest.mark.parametrize(
+    ("counter", "own"),
+    [
+        pytest.param("mine", [0.0], id="a tensor of the problem"),
+        pytest.param("torch.zeros(n)", [], id="a new one"),
+    ],
+)
+def test_what_one_config_writes_and_the_default_does_not_is_put_back(
+    ask: Ask, counter: str, own: list[float]
+) -> None:
+    found = ask(counted, body=COUNT, problem=COUNTED.format(counter=counter))
+
+    assert found == ({Verified}, [False, True], [1.0, 1.0], own)
+
+
+LEAF = """\
+    y = torch.nn.Parameter(torch.ones(n))
+    return tritune.Problem(lambda: op(x, y), reference=lambda: 1 + x.double())"""
+INFERENCE = """\
+    @torch.inference_mode()
+    def run():
+        return op(x, torch.ones(n))
+    return tritune.Problem(run, reference=lambda: 1 + x.double())"""
+BACKWARD = """\
+    class Op(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, a, b):
+            ctx.save_for_backward(b)
+            return a * 1
+        @staticmethod
+        def backward(ctx, dy):
+            return op(dy, *ctx.saved_tensors).clone(), None
+    a, y = torch.ones(n, requires_grad=True), torch.ones(n)
+    b = Op.apply(a, y)
+    def run():
+        return torch.autograd.grad(b, a, x, retain_graph=True)[0]
+    return tritune.Problem(run, reference=lambda: 1 + x.double())"""
+
+
+def sampled(bench: Bench) -> list[str]:
+    """How checks and samples of two configs end, in turn."""
+    ends = [type(judged(bench, 16)).__name__]
+    with mock.patch("torch.cuda.Event"), mock.patch("torch.cuda._sleep"):
+        for block in (16, 32, 16):
+            sampling._time(bench, sampling._prepare(bench, candidate(block).config))
+            ends.append(type(benches.check(bench, candidate(block))).__name__)
+    return ends
+
+
+@pytest.mark.parametrize("problem", [LEAF, INFERENCE, BACKWARD])
+def test_what_autograd_forbids_or_notes_to_be_changed_is_put_back_all_the_same(
+    ask: Ask, problem: str
+) -> None:
+    assert ask(sampled, body=ADD, problem=problem) == ["Verified"] * 4
+
+
+TWICE = """\
+    y = torch.zeros(n)
+    return tritune.Problem(lambda: (op(x, y), op(x, y))[1], reference=lambda: 2 * x.double())"""
+
+
+def test_what_two_launches_change_gets_what_it_held_before_the_first(ask: Ask) -> None:
+    assert ask(studied, body=ADD, problem=TWICE)["said"] == ""
+    assert isinstance(ask(judged, 32, body=ADD, problem=TWICE), Verified)
+
+
+POINTED = """\
+    to = tl.load(out).to(tl.pointer_type(tl.float32))
+    tl.store(to + at, value * 2, mask=(at < n) & (BLOCK == 16))"""
+TABLE = """\
+    y = torch.{made}(n)
+    table = torch.tensor([y.data_ptr()])
+    return tritune.Problem(lambda: (op(x, table), y)[1], reference=lambda: x * 2)"""
+NEW_TABLE = """\
+    def run():
+        y = torch.zeros(1 << 22)
+        op(x, torch.tensor([y.data_ptr()]))
+        return y[:n].clone()
+    return tritune.Problem(run, reference=lambda: x * 2)"""
+
+
+@pytest.mark.parametrize("made", ["empty", "zeros"])
+def test_a_config_that_writes_nothing_does_not_pass_on_what_a_table_of_pointers_hides(
+    ask: Ask, made: str
+) -> None:
+    problem = TABLE.format(made=made)
+
+    assert isinstance(ask(judged, 16, body=POINTED, problem=problem), Verified)
+    assert ask(judged, 32, body=POINTED, problem=problem).reason is Reason.WRONG
+
+
+HIDDEN_SUM = POINTED.replace("tl.store", "tl.atomic_add")
+
+
+def test_what_a_table_of_pointers_hides_and_is_added_to_is_left_alone(ask: Ask) -> None:
+    found = ask(studied, body=HIDDEN_SUM, problem=TABLE.format(made="zeros"))
+
+    assert found["own"] == 0
+
+
+def pointed(bench: Bench) -> bool:
+    """Launch again what the op has launched, on a tensor that nothing else holds any more."""
+    benches.open_problem(bench, candidate())
+    study.study(bench, candidate())
+    one = sampling._prepare(bench, candidate().config)
+    one.run()
+    return one.kept != []
+
+
+def test_what_only_a_table_of_pointers_leads_to_lives_as_long_as_a_launch_writes_to_it(
+    ask: Ask,
+) -> None:
+    assert ask(pointed, body=POINTED, problem=NEW_TABLE)
+
+
 def lacking(bench: Bench) -> Rejected | None:
     import torch
 

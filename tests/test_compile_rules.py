@@ -156,6 +156,29 @@ def test_where_a_whole_op_is_timed_configs_of_other_meta_parameters_stay_apart()
     assert [len(grouped(*pairs, timed=timed)[0]) for timed in ("kernel", "op")] == [1, 2]
 
 
+def test_configs_with_other_hooks_stay_apart_however_equal_their_binaries_are():
+    found = [
+        (replace(one, hooks=hooks), ir)
+        for hooks, ttgir, stages in (
+            (("m:zero",), "same", 2),
+            (("",), "same", 3),
+            (("m:zero",), "other", 4),
+            (("",), "other", 5),
+        )
+        for one, ir in [launches(num_stages=stages, of=ttgir)]
+    ]
+
+    groups, _ = grouped(*found)
+    made = [replace(compiled(num_stages=stages), binary="b1") for stages in (2, 3, 4, 5)]
+    merged = grouping.merge(made, groups, work=work(), lead=lambda _: False)
+
+    assert [one.candidate.config["num_stages"] for one in groups] == [2, 3, 4, 5]
+    assert [(one.candidate.config, one.aliases) for one in merged] == [
+        (config(num_stages=2), (config(num_stages=4),)),
+        (config(num_stages=3), (config(num_stages=5),)),
+    ]
+
+
 def test_what_cannot_fit_is_out_before_llvm_with_its_need_and_the_limit():
     fits, big = launches(BLOCK=64), launches(BLOCK=128)
     bound = replace(big[1], shared_bound=262144)

@@ -627,6 +627,17 @@ def test_what_an_op_reads_back_of_a_kernel_that_no_gpu_has_run_is_the_same_every
     assert [one.tolist() for one in (counted, like, new)] == [[7, 7, 7], [7, 7, 7], [7, 7]]
 
 
+def test_an_op_may_make_the_device_of_its_tensors_the_current_one():
+    with fakes.world(H200):
+        x = torch.empty(3, device="cuda")
+        torch.cuda.set_device(x.device)
+        for device in (x.device, x.device.index, torch.cuda.current_device()):
+            with torch.cuda.device(device):
+                y = torch.empty_like(x)
+
+    assert y.shape == (3,)
+
+
 def opened(site: str, kernel: str, problem: str) -> Bench:
     sys.path.insert(0, site)
     loaded = load(kernel, problem)
@@ -798,6 +809,17 @@ def test_an_operator_that_has_no_code_for_a_cpu_is_told_what_to_call_instead(tmp
         "omitted during the … "
         "hint: launches are found on the CPU, also where there is a GPU: have the problem "
         "function call the Python function that the operator has for CUDA"
+    )
+
+
+def test_an_op_that_insists_on_a_gpu_is_told_where_launches_are_found(tmp_path):
+    made = "out, n = torch.empty(1, device=x.device), x.numel()"
+    at = project(tmp_path, TOTAL, **{made: f'assert x.device.type == "cuda"\n    {made}'})
+
+    assert refused(at).endswith(
+        ": the problem n=1000 cannot be run: AssertionError hint: launches are found on the CPU, "
+        "also where there is a GPU: `is_cuda` of a tensor is True there and its `device` is the "
+        "CPU, and there are no streams"
     )
 
 

@@ -43,6 +43,19 @@ def test_what_the_same_thread_makes_is_poisoned_whatever_it_calls() -> None:
     assert hasattr(torch.ones(1), "new_empty")
 
 
+def test_complex_numbers_are_compared_as_two_numbers_each() -> None:
+    reference = torch.tensor([1.0 + 1.0j, 2.0], dtype=torch.complex128)
+    right, wrong = ((reference * (1 + by)).to(torch.complex64) for by in (1e-6, 0.5))
+
+    found = verify.difference([right], [reference])
+    [conjugate] = verify.tensors(right.conj())
+
+    assert found.error < 1e-5 < found.tolerance == verify.TOLERANCE["float32"]
+    assert verify.difference([wrong], [reference]).place == "output 0 at [1, 0]"
+    assert verify.difference([conjugate], [reference]).place == "output 0 at [0, 1]"
+    assert verify.digest([conjugate]) != verify.digest([right])
+
+
 def test_one_tensor_is_not_called_tensors() -> None:
     one = torch.ones(3)
 

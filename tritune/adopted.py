@@ -12,7 +12,7 @@ from typing import Any
 
 from triton.runtime.autotuner import Config as TritonConfig
 
-from tritune import keys, lookup, routing, silicon, switches, tuned, undecorated
+from tritune import hooks, keys, lookup, routing, silicon, switches, tuned, undecorated
 from tritune.contract import Contract
 from tritune.dispatch import MEMO_LIMIT, Kernel
 from tritune.errors import KernelError
@@ -143,13 +143,20 @@ class Adopted(Kernel):
             self._learn_alone(kept)
 
     def _learn_alone(self, kept: list[TritonConfig]) -> None:
-        known = [live.all_kwargs() for live in self.tuning.configs]
-        new = [tuned.copied(live) for live in kept if live.all_kwargs() not in known]
+        new = [tuned.copied(live) for live in kept if not self._knows(live)]
         if not new:
             return
-        made, notes, forced = [*self._made, *new], self.notes, self.forced_config
+        listed, notes, forced = list(self.tuning.configs), self.notes, self.forced_config
+        made = list(self._made)
+        for live in new:
+            same = [at for at, own in enumerate(listed) if own.all_kwargs() == live.all_kwargs()]
+            if same:  # it has given it a hook, or another one
+                listed[same[0]] = live
+            else:
+                listed.append(live)
+                made.append(live)
         function = self.contract.function
-        tuning = tuned.of_foreign(self.stock, function, made)
+        tuning = tuned.of_foreign(self.stock, function, listed)
         contract = undecorated.contract(function, tuning.default, tuning.key)
         # The same kernel with more configs: whoever holds it must see them, and who launches it
         # meanwhile must see all of the old one or all of the new one.
@@ -157,6 +164,12 @@ class Adopted(Kernel):
         more.notes.update(notes)
         more._made, more.forced_config = made, forced
         self.__dict__.update(vars(more))
+
+    def _knows(self, made: TritonConfig) -> bool:
+        """Whether its list has a config, with the hook that its prune function gives it."""
+        values, hook = made.all_kwargs(), made.pre_hook
+        own = [live.pre_hook for live in self.tuning.configs if live.all_kwargs() == values]
+        return any(one is hook or hooks.name(one) == hooks.name(hook) for one in own)
 
     def _ask_once(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], grid: Any) -> None:
         """Let the prune function make its configs for a key that is new."""
@@ -176,7 +189,11 @@ class Adopted(Kernel):
 
     def _has_unknown(self) -> bool:
         """Whether something is locked that its prune function has to make first."""
-        section = self._file.section(self.name) if self._file is not None else {}
+        if self._file is None:
+            return False
+        section = self._file.section(self.name)
+        if section and self._file.evidence(self.name).has_hooks:
+            return True  # it may be what gives a config of the list its hook
         configs = [dict(config) for held in section.values() for config in held.values()]
         own = [dict(values) for values in self.tuning.values]
         return any(config not in own for config in configs)

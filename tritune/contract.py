@@ -72,7 +72,8 @@ class Contract:
         """The arguments that may be tensors of the key."""
         if self.like is not None:
             return self.like
-        other = {*self.scalars, *self.function.constexprs, *self.function.computed}
+        function = self.function
+        other = {*self.scalars, *self.tunables, *function.constexprs, *function.computed}
         return tuple(name for name in self.function.params if name not in other)
 
 

@@ -7,6 +7,7 @@ a kernel that somebody decorated is, with the keys that each problem launches it
 from __future__ import annotations
 
 import contextlib
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -141,11 +142,17 @@ def _failed(one: Loaded, problem: Problem, error: Exception) -> KernelError:
 
 
 def _no_cpu(error: Exception) -> str:
-    """What helps where torch has no code of an operator for the CPU, as it says."""
+    """What helps where torch has no code of an operator for the CPU, or an op insists on a GPU."""
     if isinstance(error, NotImplementedError) and "Could not run '" in str(error):
         return (
             "launches are found on the CPU, also where there is a GPU: have the problem function "
             "call the Python function that the operator has for CUDA"
+        )
+    raised = traceback.extract_tb(error.__traceback__)[-1:]
+    if any("cuda" in said or "device" in said for one in raised if (said := str(one.line).lower())):
+        return (
+            "launches are found on the CPU, also where there is a GPU: `is_cuda` of a tensor is "
+            "True there and its `device` is the CPU, and there are no streams"
         )
     return ""
 

@@ -36,13 +36,13 @@ class Evidenced:
 
     def hook(self, label: str, key: str) -> str | None:
         """The hook that it was measured with, empty for none; None where that is damaged."""
-        if not self._has_hooks:
+        if not self.has_hooks:
             return ""
         evidence = self._of(label, key)
         return None if evidence is None else str(evidence.get("hook", ""))
 
     @cached_property
-    def _has_hooks(self) -> bool:
+    def has_hooks(self) -> bool:
         return self._scan is None or self._scan.mentions(self._kernel, _HOOK)
 
     def _of(self, label: str, key: str) -> Mapping[str, Any] | None:

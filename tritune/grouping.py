@@ -1,7 +1,8 @@
 """grouping: what candidates launch -> groups that launch the same, of which one is measured.
 
 Pure. Before LLVM by equal TTGIR and grids, after it by equal binaries: on an unaligned matmul
-288 configs were 72 binaries, and their TTGIR said so in 50 ms a config.
+288 configs were 72 binaries, and their TTGIR said so in 50 ms a config. A `pre_hook` is part of
+a launch: of two equal binaries the one that is launched after another hook takes another time.
 """
 
 from __future__ import annotations
@@ -74,7 +75,8 @@ def group(
             rejected.append(too_big(one.candidate, ir.shared_bound, target, "at least "))
         else:
             apart = _apart(one.candidate, work)
-            groups[one.candidate.problem, ir.ttgir, one.grids, apart].append((one, ir))
+            at = (one.candidate.problem, ir.ttgir, one.grids, one.hooks, apart)
+            groups[at].append((one, ir))
     return tuple(_group(members, lead) for members in groups.values()), tuple(rejected)
 
 
@@ -100,10 +102,10 @@ def merge(
     lead: Lead,
 ) -> tuple[Compiled, ...]:
     """Make one of those whose binaries turned out equal and are launched alike."""
-    grids = {one.candidate: one.launches.grids for one in groups}
+    made = {one.candidate: (one.launches.grids, one.launches.hooks) for one in groups}
     same: dict[tuple[object, ...], list[Compiled]] = defaultdict(list)
     for one in compiled:
-        launch = (one.binary, one.shared_bytes, one.threads, grids[one.candidate])
+        launch = (one.binary, one.shared_bytes, one.threads, made[one.candidate])
         same[one.candidate.problem, launch, _apart(one.candidate, work)].append(one)
     return tuple(_merged(members, lead) for members in same.values())
 

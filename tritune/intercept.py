@@ -7,6 +7,8 @@ problems, compiling, timing or choosing.
 
 from __future__ import annotations
 
+import contextlib
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -36,8 +38,9 @@ class Captured:
         return self.kernel.fn.run(*self.args, **self.kwargs, grid=self.grid, warmup=True)
 
     def named(self) -> dict[str, Any]:
-        """Every argument by name, those that heuristics set included."""
-        return contract.with_heuristics(self.kernel.fn, self.for_hook())
+        """Every argument by name, those that heuristics set and those left out included."""
+        named = contract.with_heuristics(self.kernel.fn, self.for_hook())
+        return {**dict(self.kernel.contract.function.defaults), **named}
 
     def for_hook(self) -> dict[str, Any]:
         """What the config's `pre_hook` is given, which is asked before any heuristic."""
@@ -80,7 +83,9 @@ def capture(
         if meant:
             captured.append(one)
 
-    with runtime.forced(kernel, forced), runtime.intercept(intercepted):
+    # Under a key another launch of the kernel may be one that the config is wrong for.
+    forcing = contextlib.nullcontext() if key else runtime.forced(kernel, forced)
+    with forcing, runtime.intercept(intercepted):
         returned = run()
     return returned, captured
 
@@ -160,6 +165,18 @@ def _run_hook(one: Captured) -> None:
     hook = one.kernel.hook_of(one.config)
     if hook is not None:
         hook(one.for_hook())
+        # A later launch, with another config, may give the op's own descriptor other blocks.
+        one.args = tuple(map(_own, one.args))
+        one.kwargs = {name: _own(arg) for name, arg in one.kwargs.items()}
+
+
+def _own(arg: Any) -> Any:
+    """A descriptor with the blocks that it has now; all else as it is."""
+    if not hasattr(arg, "block_shape"):
+        return arg
+    own = copy.copy(arg)
+    own.block_shape = copy.copy(arg.block_shape)
+    return own
 
 
 def is_admitted(captured: Sequence[Captured]) -> bool:

@@ -11,7 +11,7 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from tritune import blame, runtime, verify
+from tritune import blame, hooks, runtime, verify
 from tritune.contract import place_of
 from tritune.device import fakes
 from tritune.errors import KernelError, TrituneError, line_of
@@ -148,6 +148,7 @@ def _launches(loaded: Loaded, made: Any, candidate: Candidate) -> tuple[Launches
             key=keys.pop() if keys else "",
             grids=tuple(sizes for one in captured if all(sizes := one.grid_sizes())),
             compile_class=hashlib.sha256("\n".join(classes).encode()).hexdigest()[:16],
+            hooks=tuple(hooks.name(one.kernel.hook_of(one.config)) for one in captured),
         ),
         dtypes[0] if dtypes else "",
     )

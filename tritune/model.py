@@ -349,6 +349,8 @@ class Launches:
     """One grid a launch; empty when the op launches nothing (an empty problem)."""
     compile_class: str
     """Digest of signature, specialisation, constants and options: equal ones share a binary."""
+    hooks: tuple[str, ...] = ()
+    """The `pre_hook` before each launch, which is timed with it; empty for none."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -192,13 +192,15 @@ def of_autotuned(stock: Any, default: Mapping[str, Value] | None, function: Func
     )
 
 
-def of_foreign(stock: Any, function: Function, made: Iterable[TritonConfig] = ()) -> Tuning:
+def of_foreign(
+    stock: Any, function: Function, listed: Iterable[TritonConfig] | None = None
+) -> Tuning:
     """A kernel of somebody else's: its configs may say different names; None is "not said".
 
-    They are copied, because a prune function may change the kernel's own in place; *made* are
-    those that the prune function adds to the list.
+    They are copied, because a prune function may change the kernel's own in place; *listed* is
+    what that has made of the list.
     """
-    configs = tuple(map(copied, (*stock.configs, *made)))
+    configs = tuple(map(copied, stock.configs if listed is None else listed))
     extra = dict.fromkeys(name for live in configs for name in live.kwargs if name not in USUAL)
     names = (*extra, *USUAL, *(name for name in rare(configs) if name not in extra))
     values = tuple(_values(live, names) for live in configs)

@@ -43,7 +43,7 @@ def tensors(returned: Any) -> tuple[Any, ...]:
     import torch
 
     if isinstance(returned, torch.Tensor):
-        return (returned.detach(),)
+        return (returned.detach().resolve_conj(),)
     if isinstance(returned, Mapping):
         returned = [returned[name] for name in sorted(returned)]
     if isinstance(returned, Sequence) and not isinstance(returned, str):
@@ -84,11 +84,20 @@ def _one(out: Any, ref: Any, index: int) -> Difference:
             hint=f"let `reference` return a tensor of shape {tuple(out.shape)} for it, or the op "
             f"one of {tuple(ref.shape)}: elements are compared one by one",
         )
+    if out.is_complex():
+        out, ref = (_as_real(tensor) for tensor in (out, ref))
     name = str(out.dtype).removeprefix("torch.")
     tolerance = TOLERANCE.get(name, FP8_TOLERANCE if "float8" in name else 0.0)
     worst, at = _largest(out.reshape(-1), ref.reshape(-1), exact=not out.dtype.is_floating_point)
     place = f"output {index} at {_unravel(at, tuple(out.shape))}"
     return Difference(error=worst, place=place, tolerance=tolerance or 1e-30)
+
+
+def _as_real(tensor: Any) -> Any:
+    import torch
+
+    known = tensor if tensor.is_complex() else tensor.to(torch.complex128)
+    return torch.view_as_real(known)
 
 
 def _largest(out: Any, ref: Any, *, exact: bool) -> tuple[float, int]:
@@ -196,6 +205,25 @@ def poisoned() -> Iterator[None]:
             for name in names:
                 maker = _elsewhere(getattr(holder, name))
                 stack.enter_context(mock.patch.object(holder, name, maker))
+        yield
+
+
+@contextlib.contextmanager
+def keeping(born: list[Any]) -> Iterator[None]:
+    """A context in which every new tensor lives on in *born*, as a pointer does not hold it."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Keeping(TorchDispatchMode):  # type: ignore[misc]
+        """Keeps what each operation gives."""
+
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            made = func(*args, **(kwargs or {}))
+            born.append(made)
+            return made
+
+    with light.modes(), Keeping():
         yield
 
 

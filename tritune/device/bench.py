@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -16,6 +16,7 @@ from tritune import blame, intercept, launches, silicon, verify
 from tritune.contract import quoted
 from tritune.device.lowering import brief, refuse_no_room
 from tritune.device.stages import count_compiles
+from tritune.device.written import Before, Written, beyond, changed, put, watching
 from tritune.errors import EnvironmentFaultError, TrituneError
 from tritune.intercept import Captured
 from tritune.load import Loaded, load
@@ -43,6 +44,8 @@ class Prepared:
     """How long the GPU has to wait for the host."""
     restore: list[tuple[Any, Any]] = field(default_factory=list)
     """(tensor, its content before the launch); only where a repeat would not be the same."""
+    kept: Any = None
+    """What launches may point to, and do not hold."""
 
 
 @dataclass
@@ -58,14 +61,16 @@ class Bench:
     references: tuple[Any, ...] = ()
     default_error: float | None = None
     repeatable: bool = True
-    writes: bool = True
-    """Whether a launch leaves anything other than it was."""
+    written: frozenset[tuple[int, int | str]] = frozenset()
+    """What the default's launches leave other than it was: the launch's number, and the place."""
+    own: frozenset[int] = frozenset()
+    """Pointers of the problem's own tensors, as far as the default's launches show them."""
     adds_to: tuple[str, ...] = ()
     """Arguments that a launch over its own results changes again."""
     unsteady: tuple[str, ...] = ()
     """Arguments that two launches on the same content leave with other bits."""
     pristine: list[tuple[Any, Any]] = field(default_factory=list)
-    """(tensor of the problem that the op writes, its content at first)."""
+    """(tensor of the problem that the op writes, its content at first), in order."""
     outputs: dict[int, Any] = field(default_factory=dict)
     """Written fresh tensors of the default's launch, by position, shared by equal candidates."""
     prepared: dict[Config, Prepared] = field(default_factory=dict)
@@ -78,6 +83,10 @@ class Bench:
         """The key whose launches are meant; empty for all of the kernel's."""
         return "" if self.problem is None else self.problem.key
 
+    def note(self, changes: Sequence[Written]) -> None:
+        """Put back from now on what one config writes of the problem's own, others or not."""
+        self.pristine[:0] = beyond(self.pristine, changes, self.own)
+
 
 def open_bench(
     kernel: str | None, problem: str | None, index: int, cache: str, timing: Timing
@@ -88,9 +97,8 @@ def open_bench(
 
     torch.cuda.set_device(index)
     properties = torch.cuda.get_device_properties(index)
-    flush = torch.empty(
-        max(2 * properties.L2_cache_size, 1 << 25), dtype=torch.uint8, device="cuda"
-    )
+    size = max(2 * properties.L2_cache_size, 1 << 25)
+    flush = torch.empty(size, dtype=torch.uint8, device="cuda")
     bench = Bench(
         loaded=load(kernel, problem),
         device=torch.device("cuda", index),
@@ -128,14 +136,17 @@ def check(bench: Bench, candidate: Candidate) -> Verified | Rejected:
 
 
 def _check(bench: Bench, candidate: Candidate) -> Verified | Rejected:
-    outputs, _ = run_once(bench, candidate.config)
+    before: Before = []
+    with watching(before):
+        outputs, _ = run_once(bench, candidate.config)
+    bench.note(changed(before))
     found = launches.compared(bench.loaded, candidate.problem, outputs, bench.references)
     limit = verify.allowed(found, bench.default_error)
     if not found.error <= limit:
         detail = verify.complaint(found, limit)
         if bench.adds_to:
             detail += f"; a launch adds to {quoted(bench.adds_to)}: is it set before?"
-        elif not bench.writes:
+        elif not bench.written:
             # What is added to the NaN of a poisoned output stays that NaN.
             detail += "; a launch changes nothing: does it add to what was never set?"
         return Rejected(candidate=candidate, reason=Reason.WRONG, detail=detail)
@@ -158,8 +169,7 @@ def run_once(bench: Bench, config: Config) -> tuple[tuple[Any, ...], list[Captur
 
 def put_back(bench: Bench) -> None:
     """Give every tensor of the problem the content it was made with."""
-    for tensor, content in bench.pristine:
-        tensor.copy_(content)
+    put(bench.pristine)
 
 
 def synchronize(bench: Bench) -> None:
@@ -188,10 +198,9 @@ def close_problem(bench: Bench) -> None:
     put_back(bench)
     bench.problem, bench.made, bench.references, bench.default_error = None, None, (), None
     bench.repeatable, bench.adds_to, bench.unsteady = True, (), ()
-    bench.writes = True
-    bench.pristine.clear()
-    bench.outputs.clear()
-    bench.prepared.clear()
+    bench.written, bench.own = frozenset(), frozenset()
+    for held in (bench.pristine, bench.outputs, bench.prepared):
+        held.clear()
     if bench.device.type == "cuda":
         torch.cuda.empty_cache()
 

@@ -74,7 +74,23 @@ def _cuda_answers(target: Target) -> dict[str, Any]:
         major=capability[0],
         minor=capability[1],
     )
+
+    class Device(torch_cuda().device):  # type: ignore[misc]
+        """An op makes its tensors' device the current one; here these are on the CPU."""
+
+        def __init__(self, device: Any) -> None:
+            del device
+            self.idx = 0
+
+        def __enter__(self) -> None:
+            pass
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
     return {
+        "device": Device,
+        "set_device": lambda device: None,  # noqa: ARG005  # torch's own signature
         "is_available": lambda: True,
         "current_device": lambda: 0,
         "device_count": lambda: 1,

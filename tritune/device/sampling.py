@@ -23,7 +23,7 @@ from typing import Any
 
 from tritune import intercept, runtime, verify
 from tritune.device.bench import Bench, Prepared, guarded, put_back, synchronize
-from tritune.device.study import same_bits, watching
+from tritune.device.written import Before, changed, put, undoing, watching
 from tritune.intercept import Captured
 from tritune.model import Candidate, Config, Reason, Rejected
 
@@ -93,10 +93,20 @@ def _whole_op(bench: Bench, config: Config) -> Prepared:
     import torch
 
     put_back(bench)
+    kernel = bench.loaded.kernel
+    before: Before = []
+    with torch.device(bench.device), watching(before):
+        intercept.capture(kernel, bench.made.run, config, key=bench.under)
+    bench.note(changed(before))
+    put_back(bench)
 
     def run() -> None:
-        with torch.device(bench.device), runtime.forced(bench.loaded.kernel, config.as_dict()):
-            bench.made.run()
+        with torch.device(bench.device):
+            if bench.loaded.is_foreign:  # else Triton tunes its other kernels, or keys, here
+                intercept.capture(kernel, bench.made.run, config, key=bench.under)
+                return
+            with runtime.forced(kernel, config.as_dict()):
+                bench.made.run()
 
     return Prepared(run=run, ahead_us=_ahead_us(bench, run), restore=list(bench.pristine))
 
@@ -116,17 +126,25 @@ def _kernel_only(bench: Bench, config: Config) -> Prepared:
     import torch
 
     put_back(bench)
-    before: list[Any] = []
+    before: Before = []
+    born: list[Any] = []
     with contextlib.ExitStack() as stack:
         stack.enter_context(torch.device(bench.device))
         if not bench.repeatable:
             # Else a new tensor may lie where the last run left the very result.
             stack.enter_context(verify.poisoned())
-            stack.enter_context(watching(before))
+        if not bench.written:
+            stack.enter_context(verify.keeping(born))
+        stack.enter_context(watching(before))
         _, captured = intercept.capture(
             bench.loaded.kernel, bench.made.run, config, key=bench.under
         )
-    for one in captured:
+    changes = changed(before, captured)
+    bench.note(changes)
+    own = [one for one in changes if one.launch >= 0]  # else it is what this kernel reads
+    # A config may write what the default does not, as a counter of the parts of a sum.
+    repeatable = bench.repeatable and bench.written.issuperset((o.launch, o.place) for o in own)
+    for one in captured if repeatable else ():
         _share_outputs(bench, one)
     hooks = [one.kernel.hook_of(one.config) for one in captured]
 
@@ -136,20 +154,12 @@ def _kernel_only(bench: Bench, config: Config) -> Prepared:
                 hook(one.for_hook())
             one.launch()
 
-    written = [
-        (tensor, content)
-        for launch, found in before
-        if any(launch is one for one in captured)  # else it is what this kernel reads
-        for _, tensor, content in found
-        if not same_bits(tensor, content)
-    ]
-    return Prepared(run=run, ahead_us=_ahead_us(bench, run), restore=written)
+    restore = [] if repeatable else undoing(own)
+    return Prepared(run=run, ahead_us=_ahead_us(bench, run), restore=restore, kept=born)
 
 
 def _share_outputs(bench: Bench, one: Captured) -> None:
     """Write into the default's outputs where they are alike, so that outputs are held once."""
-    if not bench.repeatable:
-        return
     args = list(one.args)
     for place, output in bench.outputs.items():
         if place < len(args) and _alike(args[place], output):
@@ -168,8 +178,7 @@ def _time(bench: Bench, prepared: Prepared) -> tuple[Any, Any]:
     import torch
 
     start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    for tensor, content in prepared.restore:
-        tensor.copy_(content)
+    put(prepared.restore)
     torch.cuda._sleep(int(prepared.ahead_us * CYCLES_PER_US))  # noqa: SLF001  # the only idle kernel
     if bench.cold:
         bench.flush.zero_()

@@ -1,17 +1,18 @@
 """device.study: an op on a problem -> what it writes, by comparison.
 
-Nothing that a kernel declares is trusted: every tensor of every launch is compared with itself
-from before. What is found decides what is put back before a sample, and who shares an output.
+What is found decides what is put back before a sample, and who shares an output.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
+from tritune import verify
 from tritune.contract import quoted
+from tritune.device import written
 from tritune.device.bench import Bench, guarded, run_once, synchronize
+from tritune.device.written import Before, Written, same_bits, watching
 from tritune.intercept import Captured
 from tritune.model import Candidate, Config, Rejected
 
@@ -24,47 +25,31 @@ def study(bench: Bench, candidate: Candidate) -> Rejected | str:
     return guarded(candidate, lambda: _study(bench, candidate.config))
 
 
-@dataclass(frozen=True, slots=True)
-class _Written:
-    """One tensor that a launch changed, with its content before."""
-
-    launch: int
-    """Its number among those of the kernel under trial; -1 for one of another kernel."""
-    place: int | str
-    name: str
-    tensor: Any
-    content: Any
-
-
 def _study(bench: Bench, config: Config) -> str:
-    before: list[tuple[Captured, list[tuple[int | str, Any, Any]]]] = []
+    before: Before = []
     with watching(before):
-        _, captured = run_once(bench, config)
-    numbers = {id(one): number for number, one in enumerate(captured)}
-    changed = [
-        _Written(numbers.get(id(one), -1), place, _name(one, place), tensor, content)
-        for one, found in before
-        for place, tensor, content in found
-        if not same_bits(tensor, content)
-    ]
-    written = [one for one in changed if one.launch >= 0]
-    results = [one.tensor.clone() for one in written]
-    bench.writes = bool(written)
-    bench.adds_to = _changed_again(bench, captured, written)
+        outputs, captured = run_once(bench, config)
+    changes = written.changed(before, captured)
+    own = [one for one in changes if one.launch >= 0]
+    results = [one.tensor.clone() for one in own]
+    bench.written = frozenset((one.launch, one.place) for one in own)
+    bench.adds_to = _changed_again(bench, captured, own)
     bench.repeatable = not bench.adds_to and not any(map(_declares, captured))
-    bench.pristine = [(one.tensor, one.content) for one in changed]
-    held: list[tuple[Captured, list[tuple[int | str, Any, Any]]]] = []
+    bench.pristine = written.undoing(changes)
+    held: Before = []
     with watching(held, contents=False):
-        _, again = run_once(bench, config)
+        outputs_again, again = run_once(bench, config)
     # What the second run has in its hands too is the problem's own; the rest is made by the op.
-    old = {tensor.data_ptr() for _, found in held for _, tensor, _ in found}
-    bench.pristine = [(t, content) for t, content in bench.pristine if t.data_ptr() in old]
+    bench.own = frozenset(written.pointers(held) & written.pointers(before))
+    bench.pristine = [(t, content) for t, content in bench.pristine if t.data_ptr() in bench.own]
     bench.outputs = {
         one.place: one.tensor
-        for one in written
-        if one.tensor.data_ptr() not in old and isinstance(one.place, int)
+        for one in own
+        if one.tensor.data_ptr() not in bench.own and isinstance(one.place, int)
     }
-    bench.unsteady = _unsteady(again, written, results)
+    bench.unsteady = _unsteady(again, own, results)
+    hidden = _hidden(held, outputs, outputs_again)
+    bench.pristine += _overwritten(bench, config, hidden)
     if not bench.unsteady:
         return ""
     return (
@@ -73,8 +58,37 @@ def _study(bench: Bench, config: Config) -> str:
     )
 
 
-def _name(one: Captured, place: int | str) -> str:
-    return place if isinstance(place, str) else str(one.kernel.arg_names[place])
+def _hidden(held: Before, first: Sequence[Any], second: Sequence[Any]) -> list[Any]:
+    """Results that the op returns in the problem's own tensors, and that no launch shows.
+
+    Kernels write to such ones by a table of pointers. Integers may be such a table.
+    """
+    seen = {t.untyped_storage().data_ptr() for _, found in held for _, t, _ in found}
+    return [
+        two
+        for one, two in zip(first, second, strict=False)
+        if one.data_ptr() == two.data_ptr()
+        and two.untyped_storage().data_ptr() not in seen
+        and (two.is_floating_point() or two.is_complex())
+    ]
+
+
+def _overwritten(bench: Bench, config: Config, hidden: Sequence[Any]) -> list[tuple[Any, Any]]:
+    """Those of them that the op sets whatever they held, with a poison to put into them."""
+    if not hidden:
+        return []
+    results = [tensor.clone() for tensor in hidden]
+    poisons = [verify.poison(result.clone()) for result in results]
+    written.put(list(zip(hidden, poisons, strict=True)))
+    run_once(bench, config)
+    found: list[tuple[Any, Any]] = []
+    for tensor, result, poison in zip(hidden, results, poisons, strict=True):
+        difference = verify.difference((tensor,), (result,))
+        if difference.error <= difference.tolerance:
+            found.append((tensor, poison))
+        else:
+            written.put([(tensor, result)])
+    return found
 
 
 def _declares(one: Captured) -> bool:
@@ -84,17 +98,17 @@ def _declares(one: Captured) -> bool:
 
 
 def _unsteady(
-    again: Sequence[Captured], written: Sequence[_Written], results: Sequence[Any]
+    again: Sequence[Captured], own: Sequence[Written], results: Sequence[Any]
 ) -> tuple[str, ...]:
     """Arguments that a second run on the same inputs left with other bits."""
     now = {
         (number, place): tensor
         for number, one in enumerate(again)
-        for place, tensor in _tensors(one)
+        for place, tensor in written.tensors(one)
     }
     differ = [
         one.name
-        for one, result in zip(written, results, strict=True)
+        for one, result in zip(own, results, strict=True)
         if (other := now.get((one.launch, one.place))) is not None
         and other.shape == result.shape
         and not same_bits(other, result)
@@ -102,65 +116,15 @@ def _unsteady(
     return tuple(dict.fromkeys(differ))
 
 
-def watching(before: list[Any], *, contents: bool = True) -> Any:
-    """A context in which every launch first notes its tensors in *before*, with their content."""
-    from unittest import mock
-
-    launch = Captured.launch
-
-    def noted(self: Captured) -> None:
-        found = [(place, t, t.clone() if contents else None) for place, t in _tensors(self)]
-        before.append((self, found))
-        launch(self)
-
-    return mock.patch.object(Captured, "launch", noted)
-
-
-def _tensors(one: Captured) -> list[tuple[int | str, Any]]:
-    """The tensors of a launch with their places, those in tuples too; each view once.
-
-    Of two views of one storage both count: a smaller one shows less of what is written.
-    """
-    seen: set[tuple[object, ...]] = set()
-    found: list[tuple[int | str, Any]] = []
-    places: list[tuple[int | str, Any]] = [*enumerate(one.args), *one.kwargs.items()]
-    for place, arg in places:
-        for at, tensor in _within(one, place, arg):
-            view = (tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride())
-            if view not in seen:
-                seen.add(view)
-                found.append((at, tensor))
-    return found
-
-
-def _within(one: Captured, place: int | str, arg: Any) -> Iterator[tuple[int | str, Any]]:
-    import torch
-
-    if isinstance(arg, tuple):
-        for at, item in enumerate(arg):
-            yield from _within(one, f"{_name(one, place)}[{at}]", item)
-        return
-    tensor = getattr(arg, "base", arg)
-    if isinstance(tensor, torch.Tensor):
-        yield place, tensor
-
-
-def same_bits(a: Any, b: Any) -> bool:
-    import torch
-
-    if a.numel() == 0:
-        return True
-    a, b = (t.contiguous().reshape(-1).view(torch.uint8) for t in (a, b))
-    return bool(torch.equal(a, b))
-
-
 def _changed_again(
-    bench: Bench, captured: Sequence[Captured], written: Sequence[_Written]
+    bench: Bench, captured: Sequence[Captured], own: Sequence[Written]
 ) -> tuple[str, ...]:
     """Arguments that a launch over its own results changes: it accumulates, or keeps a state."""
-    after = [one.tensor.clone() for one in written]
+    if not own:  # what it writes is behind pointers, and may be gone with the op
+        return ()
+    after = [one.tensor.clone() for one in own]
     for one in captured:
         one.launch()
     synchronize(bench)
-    pairs = zip(written, after, strict=True)
+    pairs = zip(own, after, strict=True)
     return tuple(dict.fromkeys(one.name for one, a in pairs if not same_bits(one.tensor, a)))
