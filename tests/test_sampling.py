@@ -12,7 +12,8 @@ from tritune.device import sampling
 def shared(arg, output, *, repeatable=True):
     """What the first argument of a launch is, once outputs are shared."""
     launch = SimpleNamespace(args=(arg, 7))
-    sampling._share_outputs(SimpleNamespace(repeatable=repeatable, outputs={0: output}), launch)
+    bench = SimpleNamespace(outputs={0: output})
+    sampling._share_outputs(bench, launch, repeatable=repeatable)
     assert launch.args[1] == 7
     return launch.args[0]
 

@@ -144,8 +144,8 @@ def _kernel_only(bench: Bench, config: Config) -> Prepared:
     own = [one for one in changes if one.launch >= 0]  # else it is what this kernel reads
     # A config may write what the default does not, as a counter of the parts of a sum.
     repeatable = bench.repeatable and bench.written.issuperset((o.launch, o.place) for o in own)
-    for one in captured if repeatable else ():
-        _share_outputs(bench, one)
+    for one in captured:
+        _share_outputs(bench, one, repeatable=repeatable)
     hooks = [one.kernel.hook_of(one.config) for one in captured]
 
     def run() -> None:
@@ -158,8 +158,10 @@ def _kernel_only(bench: Bench, config: Config) -> Prepared:
     return Prepared(run=run, ahead_us=_ahead_us(bench, run), restore=restore, kept=born)
 
 
-def _share_outputs(bench: Bench, one: Captured) -> None:
+def _share_outputs(bench: Bench, one: Captured, *, repeatable: bool) -> None:
     """Write into the default's outputs where they are alike, so that outputs are held once."""
+    if not repeatable:
+        return
     args = list(one.args)
     for place, output in bench.outputs.items():
         if place < len(args) and _alike(args[place], output):
