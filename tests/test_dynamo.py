@@ -178,13 +178,13 @@ def entry(name: str) -> Winner:
     )
 
 
-def test_torch_compile_takes_what_is_locked_and_on_a_miss_what_it_takes_without_us(tmp_path):
+def served(tmp_path, locked, code, *words):
+    """What a process says that runs *code* over the ops, with these entries locked."""
     (tmp_path / "ops.py").write_text(OPS, encoding="utf-8")
     path = tmp_path / "t.lock"
-    lock.write(path, lock.merge_winners(Lock(), H200, list(map(entry, EVERY))))
-
-    said = subprocess.run(
-        [sys.executable, "-c", TRACED, *EVERY, "options"],
+    lock.write(path, lock.merge_winners(Lock(), H200, locked))
+    return subprocess.run(
+        [sys.executable, "-c", code, *words],
         capture_output=True,
         text=True,
         check=False,
@@ -195,6 +195,10 @@ def test_torch_compile_takes_what_is_locked_and_on_a_miss_what_it_takes_without_
             "TRITON_INTERPRET": "0",
         },
     )
+
+
+def test_torch_compile_takes_what_is_locked_and_on_a_miss_what_it_takes_without_us(tmp_path):
+    said = served(tmp_path, list(map(entry, EVERY)), TRACED, *EVERY, "options")
 
     both, first, second = "[(64, 4), (128, 4)]", "[(64, 4)]", "[(128, 4)]"
     assert said.stdout.splitlines() == [
@@ -277,24 +281,10 @@ for op in (of_its_size, asked):
 
 
 def test_sizes_that_vary_are_traced_as_without_us_or_launched_uncompiled(tmp_path):
-    (tmp_path / "ops.py").write_text(OPS, encoding="utf-8")
-    path = tmp_path / "t.lock"
     locked = list(map(entry, ("plain", "tensor", "decorated")))
     locked.append(dataclasses.replace(locked[0], key="n=8 x=(f32,int) y=f32"))
-    lock.write(path, lock.merge_winners(Lock(), H200, locked))
 
-    said = subprocess.run(
-        [sys.executable, "-c", VARYING],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join((str(ROOT), str(tmp_path))),
-            "TRITUNE_LOCKFILE": str(path),
-            "TRITON_INTERPRET": "0",
-        },
-    )
+    said = served(tmp_path, locked, VARYING)
 
     both = "{'fullgraph': True, 'dynamic': True}"
     assert said.stdout.splitlines() == [

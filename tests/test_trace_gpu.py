@@ -184,25 +184,25 @@ def test_indices_have_come_from_the_gpu_with_nothing_waited_for(traced):
     assert [fact["values"] for fact in facts] == [list(range(256))] * 3
 
 
-def test_indices_come_where_the_program_has_a_default_device(folder):
-    (folder / "default.py").write_text(DEFAULT, encoding="utf-8")
-    words = ("trace", "--force", "--output", "default", "--", sys.executable, "default.py")
-
+def only_launch(folder, name, program):
+    """What a trace of this program writes of the only launches that it makes."""
+    (folder / f"{name}.py").write_text(program, encoding="utf-8")
+    words = ("trace", "--force", "--output", name, "--", sys.executable, f"{name}.py")
     run(folder, sys.executable, "-m", "tritune", *words)
-
-    report = json.loads((folder / "default/report.json").read_text(encoding="utf-8"))
+    report = json.loads((folder / name / "report.json").read_text(encoding="utf-8"))
     [launch] = report["kernels"][0]["launches"]
+    return launch
+
+
+def test_indices_come_where_the_program_has_a_default_device(folder):
+    launch = only_launch(folder, "default", DEFAULT)
+
     assert launch["facts"]["args"][2]["values"] == list(range(256))
 
 
 def test_a_program_that_forks_while_the_gpu_is_at_it_forks_as_before(folder):
-    (folder / "forks.py").write_text(FORKS, encoding="utf-8")
-    words = ("trace", "--force", "--output", "forks", "--", sys.executable, "forks.py")
+    launch = only_launch(folder, "forks", FORKS)
 
-    run(folder, sys.executable, "-m", "tritune", *words)
-
-    report = json.loads((folder / "forks/report.json").read_text(encoding="utf-8"))
-    [launch] = report["kernels"][0]["launches"]
     assert (launch["count"], len(launch["facts"]["args"][2]["values"])) == (5, 256)
 
 
