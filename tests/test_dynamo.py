@@ -12,6 +12,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import triton
@@ -93,6 +94,12 @@ def warps(x, y, n, B: tl.constexpr, num_warps: tl.constexpr):
 def decorated(x, y, n, B: tl.constexpr):
     tl.store(y, B)
 
+@tritune.kernel(key=["n"], default={"B": 64})
+@triton.heuristics({"TWICE": lambda named: 2 * named["B"]})
+@triton.jit
+def heuristic(x, y, n, B: tl.constexpr, TWICE: tl.constexpr):
+    tl.store(y, B)
+
 def factory():
     @tritune.kernel(key=["n"], default={"B": 64})
     @triton.jit
@@ -156,6 +163,7 @@ EVERY = (
     "above",
     "warps",
     "decorated",
+    "heuristic",
     "local",
 )
 
@@ -166,7 +174,7 @@ def kernel_named(name: str) -> str:
 
 def entry(name: str) -> Winner:
     values: dict[str, object] = {"B": 128}
-    if name not in {"decorated", "local"}:
+    if name not in {"decorated", "heuristic", "local"}:
         values |= {"num_warps": 4, "num_stages": 3}
     wide = " WIDE=False" if name == "above" else ""
     return Winner(
@@ -214,6 +222,7 @@ def test_torch_compile_takes_what_is_locked_and_on_a_miss_what_it_takes_without_
         f"miss above {both}",
         f"miss warps {both}",
         f"miss decorated {first}",
+        f"miss heuristic {first}",
         f"miss local {first}",
         "miss options [(64, 8), (128, 8)]",
         "asked {(1, 1)} (2, 2)",
@@ -308,6 +317,37 @@ def as_dynamo_makes(kernel, listed):
 def _traced(monkeypatch):
     """Torch has what makes such autotuners."""
     monkeypatch.setitem(sys.modules, owning.TRACER, sys)
+
+
+class OldTracer:
+    """As before torch 2.12: what it makes of a kernel comes without the source of that."""
+
+    def __init__(self, kernel):
+        self.kernel, self.sources = kernel, []
+
+    def call_triton_kernel(self, variable, depth):
+        assert self.kernel.early_config_prune
+        if depth:
+            self.call_triton_kernel(SimpleNamespace(kernel_source=None), depth - 1)
+        self.sources.append(variable.kernel_source)
+
+
+@pytest.mark.parametrize("told", ["kernel_source", "source"])
+def test_before_torch_2_12_what_dynamo_makes_of_a_kernel_lies_where_that_lies(
+    tmp_path, monkeypatch, told
+):
+    class Tracer(OldTracer):
+        call_triton_kernel = OldTracer.call_triton_kernel
+
+    monkeypatch.setitem(sys.modules, owning.TRACER, SimpleNamespace(TritonHOPifier=Tracer))
+    kernel = fill(configs(16, 32))
+    installed(tmp_path, {key(): config(32)})
+    tracer = Tracer(kernel)
+
+    for _ in range(2):
+        tracer.call_triton_kernel(SimpleNamespace(**{"kernel_source": None, told: "ops.fill"}), 2)
+
+    assert tracer.sources == ["ops.fill"] * 6
 
 
 def test_what_dynamo_makes_of_a_served_kernel_is_not_served_again(tmp_path, traced):

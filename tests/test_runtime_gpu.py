@@ -32,8 +32,9 @@ def asked(x):
     return y
 
 @triton.autotune([triton.Config(dict(B=b), num_warps=4) for b in (64, 128)], key=["n"])
+@triton.heuristics({"WIDE": lambda named: named["B"] > 64})
 @triton.jit
-def bare(x, y, n, B: tl.constexpr):
+def bare(x, y, n, B: tl.constexpr, WIDE: tl.constexpr):
     o = tl.program_id(0) * B + tl.arange(0, B)
     tl.store(y + o, tl.load(x + o, mask=o < n) + 1, mask=o < n)
 

@@ -260,6 +260,7 @@ def _as_served(name: str) -> property:
             return own
         if _scope is None or _scope.locked is None:
             return own
+        inductor.mend_sources()
         kernel = kernel_of(tuner)
         return own if kernel is None else vars(kernel)[name]
 

@@ -26,7 +26,7 @@ MEMO_LIMIT = 4096
 """Keys remembered a kernel; a server that sees endless sizes must not grow for ever."""
 
 
-class Kernel(Autotuner):  # type: ignore[misc]
+class Kernel(inductor.Traced, Autotuner):  # type: ignore[misc]
     """A Triton kernel that runs what its lockfile says.
 
     An `Autotuner` to whoever asks (Inductor, and libraries that read `best_config`), with a

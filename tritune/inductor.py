@@ -68,8 +68,10 @@ def pruner(
         bound = {**defaults, **named, **kwargs}
         # What only a config that a prune function makes will set is not there yet.
         given = [bound.get(name) for name in scalars]  # Dynamo traces no generator
-        if layout and _vary(given):  # of a kernel that nobody decorated: its graph stays whole
-            name = unserved(kernel)
+        if _vary(given):
+            if not layout:  # decorated: it is launched uncompiled, and served
+                _break_graph()
+            name = unserved(kernel)  # its graph stays whole
         else:
             like = [*given, *[bound[name] for name in tensors]]  # a key may name a tensor, too
             values = tuple([None if _is_tensor(one) else one for one in given])
@@ -110,6 +112,56 @@ def keep_out(*functions: Any) -> None:
             frames.set_code_exec_strategy(function.__code__, whole)
 
 
+class Traced:
+    """A kernel that torch.compile may ask for its configs."""
+
+    @property
+    def early_config_prune(self) -> Any:
+        mend_sources()
+        return vars(self)["early_config_prune"]
+
+    @early_config_prune.setter
+    def early_config_prune(self, value: Any) -> None:
+        vars(self)["early_config_prune"] = value
+
+
+def mend_sources() -> None:
+    """Let Dynamo know where a kernel lies that it makes of another one; asked while it traces.
+
+    Before torch 2.12 it forgets that where there are heuristics or the launch says `num_warps`, and
+    then any prune function is an AssertionError, its author's as well as ours.
+    """
+    tracer = sys.modules.get("torch._higher_order_ops.triton_kernel_wrap")
+    made: Any = getattr(tracer, "TritonHOPifier", None)
+    if made is None or hasattr(made, "get_kernel_source"):  # nobody traces, or it is 2.12
+        return
+    _give_source()
+    own = made.call_triton_kernel
+    if own.__module__ == __name__:
+        return
+
+    def call_triton_kernel(self: Any, variable: Any, *rest: Any) -> Any:
+        _give_source(variable)
+        return own(self, variable, *rest)
+
+    made.call_triton_kernel = call_triton_kernel
+
+
+def _give_source(*without: Any) -> None:
+    """What the callers trace, from the inside out, gets the source of the first that has one."""
+    frame: Any = sys._getframe(1)  # noqa: SLF001
+    traced = list(without)
+    while frame is not None:
+        if frame.f_code.co_name in {"call_triton_kernel", "call_run"}:
+            traced.append(frame.f_locals.get("variable"))
+            known = (getattr(traced[-1], name, None) for name in ("kernel_source", "source"))
+            if source := next(filter(None, known), None):
+                for one in filter(None, traced):
+                    one.kernel_source = source
+                return
+        frame = frame.f_back
+
+
 def forced(contract: Contract) -> KernelError:
     """What is traced stays compiled, and a forced config would outlive its `override`."""
     return KernelError(
@@ -127,6 +179,11 @@ def _vary(values: list[Any]) -> bool:
         return False
     numbers = [one for one in values if isinstance(one, (int, float))]
     return not all([shapes.has_static_value(one) for one in numbers])  # noqa: C419  # no generator
+
+
+def _break_graph() -> None:
+    torch: Any = sys.modules["torch._dynamo"]
+    torch.graph_break()
 
 
 def unserved(kernel: str) -> str:
