@@ -357,3 +357,8 @@ def test_a_step_that_fails_is_told_and_the_others_are_done(tmp_path, monkeypatch
     ]
     [row] = json.loads((tmp_path / "out").read_text())
     assert row["failed"] == {"served T=4096 D=128 dtype=bfloat16": "out of memory"}
+
+    bench_others.main([*arguments, "--steps", "own"])
+    assert (
+        "T=4096 D=128 dtype=bfloat16: first call own 2.50 s" in capsys.readouterr().out.splitlines()
+    )

@@ -375,10 +375,7 @@ def table(row: Mapping[str, Any]) -> Iterator[str]:
     """What was found of one sweep file."""
     yield f"== {row['name']}"
     for one in row["problems"]:
-        took = [f"{each} {seconds(one.get(each))}" for each in ("own", "served")]
-        worst = max((one.get("served") or {}).get("errors", [float("nan")]))
-        right = "right" if worst <= LARGEST_ERROR else "NOT RIGHT"
-        yield f"{one['problem']}: first call {', '.join(took)}; error {worst:.1e}, {right}"
+        yield f"{one['problem']}: {_first_calls(one)}"
         for kernel, kinds in ((one.get("served") or {}).get("served") or {}).items():
             if others := {k: n for k, n in kinds.items() if n and k != "exact"}:
                 yield f"  {kernel}: not as locked {others}"
@@ -393,6 +390,16 @@ def table(row: Mapping[str, Any]) -> Iterator[str]:
     yield f"{'kernel':52} {'nominal':>7} {'ran':>5} {'rejected':>9}  own/tuned us (ratio) a problem"
     for kernel in dict.fromkeys((*counts, *us)):
         yield _line(kernel.rpartition(":")[2], counts.get(kernel), us.get(kernel, []))
+
+
+def _first_calls(one: Mapping[str, Any]) -> str:
+    """How long those took that were made, and whether what was served is right."""
+    took = [f"{each} {seconds(one[each])}" for each in STEPS if each in one]
+    said = f"first call {', '.join(took) or 'not made'}"
+    if "served" not in one:
+        return said
+    worst = max((one["served"] or {}).get("errors", [float("nan")]))
+    return f"{said}; error {worst:.1e}, {'right' if worst <= LARGEST_ERROR else 'NOT RIGHT'}"
 
 
 def _line(
