@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tritune import switches
-from tritune.contract import call_site, place_of, quoted
+from tritune.contract import call_site, place_of, quoted, suggestion
 from tritune.errors import KernelError, line_of
 
 _HINT = "torch asks for them, as `def {name}(x: torch.Tensor, n: int) -> torch.Tensor:`"
@@ -22,6 +22,11 @@ _HINT = "torch asks for them, as `def {name}(x: torch.Tensor, n: int) -> torch.T
 def make(function: Callable[..., Any], mutates: tuple[str, ...]) -> Callable[..., Any]:
     """*function*, as a `torch.library.custom_op` wherever torch.compile traces its call."""
     _check(function)
+    for name in mutates:
+        if name not in inspect.signature(function).parameters:
+            what = f"mutates names `{name}`, which is not an argument of `{function.__name__}`"
+            hint = suggestion(name, inspect.signature(function).parameters)
+            raise KernelError(what, where=place_of(function), hint=hint)
     import torch
 
     name = re.sub(r"\W+", "_", f"{function.__module__}_{function.__qualname__}")
