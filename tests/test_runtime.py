@@ -934,13 +934,23 @@ def test_work_may_be_any_number_of_at_least_0(amount):
     assert tritune.Problem(lambda: None, flops=amount).flops == amount
 
 
-def test_a_problem_of_something_else_is_refused():
+@pytest.mark.parametrize(
+    ("given", "kind", "hint"),
+    [
+        (3, "int", "put @tritune.kernel above @triton.jit or @triton.autotune"),
+        (
+            ran,  # what `@tritune.problem` alone gets
+            "function",
+            "name a kernel that has @tritune.kernel above it: @tritune.problem(KERNEL)",
+        ),
+    ],
+)
+def test_a_problem_of_something_else_is_refused(given, kind, hint):
     line = inspect.currentframe().f_lineno + 2
     with pytest.raises(KernelError) as caught:
-        tritune.problem(print)
+        tritune.problem(given)
     assert str(caught.value) == (
-        f"{HERE}:{line}: @tritune.problem got builtin_function_or_method, not a kernel\n"
-        "hint: put @tritune.kernel above @triton.jit or @triton.autotune"
+        f"{HERE}:{line}: @tritune.problem got {kind}, not a kernel\nhint: {hint}"
     )
 
 

@@ -76,8 +76,9 @@ def _refused(function: Callable[..., Any], error: ValueError) -> KernelError:
     """What torch says of a signature, without the list of all types that it takes."""
     said = re.sub(r"^ValueError: infer_schema\(func\): ", "", line_of(error))
     said = re.split(r" The valid types are| Got func with", said)[0].rstrip(".")
+    hint = "parameters and results are tensors, numbers, texts, dtypes, or lists of these"
     return KernelError(
         f"tritune.op cannot make `{function.__name__}` an op of torch's: {said}",
         where=place_of(function),
-        hint="parameters and results are tensors, numbers, texts, dtypes, or lists of these",
+        hint="mutates names tensors alone" if "mutable_args" in said else hint,
     )

@@ -217,8 +217,9 @@ def _check_kernel(kernel: Any, who: str) -> None:
     from tritune import dispatch
 
     if not isinstance(kernel, dispatch.Kernel):
+        hint = "put @tritune.kernel above @triton.jit or @triton.autotune"
+        if inspect.isfunction(kernel):  # as `@tritune.problem` alone gets it
+            hint = f"name a kernel that has @tritune.kernel above it: {who}(KERNEL)"
         raise KernelError(
-            f"{who} got {type(kernel).__name__}, not a kernel",
-            where=caller(),
-            hint="put @tritune.kernel above @triton.jit or @triton.autotune",
+            f"{who} got {type(kernel).__name__}, not a kernel", where=caller(), hint=hint
         )
