@@ -1068,11 +1068,24 @@ def test_a_kernel_below_a_folder_without_an_init_file_has_the_whole_name_of_its_
 # --- installing ---------------------------------------------------------------------------
 
 
-def test_to_install_no_lockfile_at_all_is_an_error():
+@pytest.mark.parametrize(
+    ("given", "what"),
+    [
+        ((), "tritune.install() was told no lockfile"),
+        ((3,), "lockfile of tritune.install() is an int, not a path"),
+        ((["a.lock"],), "lockfile of tritune.install() is a list, not a path"),
+    ],
+)
+def test_to_install_no_lockfile_at_all_is_an_error(given, what, monkeypatch):
+    if given:  # said though another one is installed
+        monkeypatch.setenv("TRITUNE_LOCKFILE", __file__)
     with pytest.raises(KernelError) as caught:
-        tritune.install()
+        tritune.install(*given)
 
-    assert caught.value.what == "tritune.install() was told no lockfile"
+    assert caught.value.what == what
+    assert caught.value.hint == (
+        'give it one, `tritune.install("tritune.lock")`, or set TRITUNE_LOCKFILE'
+    )
 
 
 def test_to_install_a_lockfile_that_is_not_there_is_an_error(tmp_path):
@@ -1095,7 +1108,7 @@ def test_to_install_a_folder_is_an_error(tmp_path):
     )
 
 
-SEVERAL = "one lockfile is installed at a time, and `tritune merge` makes one of two"
+SEVERAL = "one lockfile is installed at a time, and `tritune merge` makes one lockfile of two"
 
 
 def test_of_two_lockfiles_that_of_the_environment_is_installed_and_it_is_said(

@@ -63,6 +63,32 @@ def test_a_problem_function_that_raises_is_told_with_its_line(project):
     )
 
 
+@pytest.mark.parametrize(
+    ("smoke", "what"),
+    [
+        ("", "the problem n=14k dtype=float32 cannot be made"),
+        (
+            "smoke: [{n: 14k, dtype: float32}]\n",
+            "the problem function raises on the smoke problem n=14k dtype=float32",
+        ),
+    ],
+)
+def test_a_text_for_a_number_is_told_in_a_line_without_all_of_torchs_signatures(
+    project, smoke, what
+):
+    project.edit("sweeps/scale.yaml", "[1000]", "14k")
+    project.edit("sweeps/scale.yaml", "shapes:", f"{smoke}shapes:")
+
+    with pytest.raises(TrituneError) as caught:
+        swept(project)
+
+    assert str(caught.value) == (
+        f"{project.folder}/ops.py:{line_of(project, 'torch.randn')}: {what}: TypeError: randn() "
+        "received an invalid combination of arguments - got (str, dtype=torch.dtype)\n"
+        "hint: `14k` is text, and no number"
+    )
+
+
 def test_a_dtype_under_another_name_than_torchs_is_said_to_be_one(project):
     project.edit("sweeps/scale.yaml", "dtype: float32", "dtype: fp32")
 

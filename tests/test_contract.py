@@ -42,6 +42,7 @@ ROOT = Path(__file__).resolve().parent.parent
 DATA = Path(__file__).parent / "data"
 MODULE = (DATA / "contract_kernel.py.txt").read_text(encoding="utf-8")
 """A kernel `k(x, y, n, BLOCK, SHIFT)`, its op and its problem; each test changes a word of it."""
+DEFAULT = '{"BLOCK": 128, "SHIFT": 0, "num_warps": 4}'
 STAGES = (
     "loading the kernel",
     "verifying in the interpreter",
@@ -114,6 +115,10 @@ error: typo.yaml:3:9: space.BLOK: `BLOK` is not a parameter of `k`
   hint: did you mean `BLOCK`? it has BLOCK, SHIFT, num_warps
 error: no_such_key.py:7: key names `m`, which is not an argument of `k`
   hint: it has x, y, n, BLOCK, SHIFT
+error: a_config.py:7: default is a triton.Config, not a dict
+  hint: write default={"BLOCK": 128, "num_warps": 4, "num_stages": 3}
+error: three_warps.py:7: default cannot launch: num_warps: expected a power of two, got 3
+  hint: write 2 or 4
 error: leaves.py:1: sys.exit(3) at import
   hint: put what a script does under `if __name__ == "__main__":`
 error: executed.py:1: ValueError: @jit functions should be defined in a Python file
@@ -140,6 +145,8 @@ def test_each_conflict_with_the_kernel_is_named_with_its_place_before_any_compil
         file(tmp_path, "passes", changed(launch, "(x, y, n, BLOCK=128, num_warps=4)")),
         file(tmp_path, "typo", space="{BLOK: [64]}"),
         file(tmp_path, "no_such_key", changed('key=["n"]', 'key=["m"]')),
+        file(tmp_path, "a_config", changed(DEFAULT, 'triton.Config({"BLOCK": 128})')),
+        file(tmp_path, "three_warps", changed('"num_warps": 4', '"num_warps": 3')),
         file(tmp_path, "leaves", f"raise SystemExit(3)\n{MODULE}"),
         file(tmp_path, "executed", executed),
         file(tmp_path, "amounts", space=amounts),
@@ -193,7 +200,7 @@ def test_a_module_may_have_an_odd_name_relative_imports_side_effects_and_empty_p
 
 
 def test_a_problem_of_which_no_config_is_legal_is_not_said_to_launch_nothing(tmp_path):
-    sweep_file = file(tmp_path, "odd", changed('"num_warps": 4', '"num_warps": 3'))
+    sweep_file = file(tmp_path, "odd", changed('"num_warps": 4', '"waves_per_eu": 2'))
 
     said = sweep(tmp_path, sweep_file)
 

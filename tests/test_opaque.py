@@ -145,6 +145,28 @@ def test_an_op_that_torch_cannot_read_is_one_error_at_its_function(function, mes
     assert str(caught.value) == f"{HERE}:{function.__code__.co_firstlineno}: {message}"
 
 
+@pytest.mark.parametrize(
+    ("mutates", "message"),
+    [
+        ("x", 'mutates is a str, not a list of names\nhint: write mutates=["x"]'),
+        (["y"], "mutates names `y`, which is not an argument of `parts`\nhint: it has x, times"),
+        (
+            ["times"],
+            (
+                "tritune.op cannot make `parts` an op of torch's: Parameter times is in "
+                "mutable_args but only Tensors or collections of Tensors can be mutated\n"
+                "hint: mutates names tensors alone"
+            ),
+        ),
+    ],
+)
+def test_what_an_op_writes_to_is_a_list_of_its_arguments(mutates, message):
+    with pytest.raises(KernelError) as caught:
+        tritune.op(parts, mutates=mutates)
+
+    assert str(caught.value).partition(": ")[2] == message
+
+
 def test_an_op_of_what_is_no_function_is_an_error_where_it_was_asked_for():
     line = inspect.currentframe().f_lineno + 2
     with pytest.raises(KernelError) as caught:

@@ -501,6 +501,21 @@ def test_override_holds_in_other_threads(tmp_path):
             {"B": "8", "num_warps": 4},
             "a config does not suit `jitted.<locals>.fill`: its B is '8', where the kernel's is 16",
         ),
+        (
+            triton.Config({"B": 8}, num_warps=2, maxnreg=64),
+            (
+                "the config of tritune.override is a triton.Config, not a dict\n"
+                'hint: write {"B": 8, "num_warps": 2, "num_stages": 3, "maxnreg": 64}'
+            ),
+        ),
+        ([8], "the config of tritune.override is a list, not a dict\nhint: it has B, num_warps"),
+        (
+            {3: 8},
+            (
+                "the config of tritune.override names 3, which is an int, not a name\n"
+                "hint: a name is a text, in quotes"
+            ),
+        ),
     ],
 )
 def test_override_wants_a_whole_config(config, message, tmp_path):
@@ -793,6 +808,67 @@ def test_a_mistake_in_the_decorator_is_told_at_import_with_its_line(which):
     assert str(caught.value) == f"{HERE}:{plain.__code__.co_firstlineno}: {message}"
 
 
+SAY = "say default=dict(BLOCK=128, ..., num_warps=4): its names are the tunables"
+QUOTE = "a name is a text, in quotes"
+
+
+@pytest.mark.parametrize(
+    ("says", "message"),
+    [
+        (
+            {"default": triton.Config({"BLOCK": 1024}, num_warps=8)},
+            (
+                "default is a triton.Config, not a dict\n"
+                'hint: write default={"BLOCK": 1024, "num_warps": 8, "num_stages": 3}'
+            ),
+        ),
+        ({"default": [1]}, f"default is a list, not a dict\nhint: {SAY}"),
+        ({"default": "BLOCK"}, f"default is a str, not a dict\nhint: {SAY}"),
+        ({"default": {3: 4}}, f"default names 3, which is an int, not a name\nhint: {QUOTE}"),
+        (
+            {"default": {"BLOCK": [64, 128]}},
+            (
+                "BLOCK of default is a list, which no lockfile can hold\n"
+                "hint: it is a number, True, False, a text or None; what to try goes into `space:`"
+            ),
+        ),
+        (
+            {"default": {"BLOCK": 1024, "num_warps": 3}},
+            "default cannot launch: num_warps: expected a power of two, got 3\nhint: write 2 or 4",
+        ),
+        (
+            {"default": {"num_stages": "3"}},
+            "default cannot launch: num_stages: expected an integer, got '3'\nhint: write a number",
+        ),
+        ({"key": "M, N"}, 'key is a str, not a list of names\nhint: write key=["M", "N"]'),
+        ({"key": 3}, 'key is an int, not a list of names\nhint: write key=["NAME", ...]'),
+        ({"key": {"n": 1}}, 'key is a dict, not a list of names\nhint: write key=["NAME", ...]'),
+        ({"key": [3]}, f"key names 3, which is an int, not a name\nhint: {QUOTE}"),
+        ({"like": 3}, 'like is an int, not a list of names\nhint: write like=["NAME", ...]'),
+        ({"like": [None]}, f"like names None, which is None, not a name\nhint: {QUOTE}"),
+        ({"near": ["n"]}, 'near is a list, not the name of one argument\nhint: write near="n"'),
+        ({"near": 3}, 'near is an int, not the name of one argument\nhint: write near="NAME"'),
+        ({"lockfile": 3}, 'lockfile is an int, not a path\nhint: write lockfile="tritune.lock"'),
+    ],
+)
+def test_what_the_decorator_is_given_of_a_wrong_type_is_told_at_its_line(says, message):
+    line = inspect.currentframe().f_lineno + 2
+    with pytest.raises(KernelError) as caught:
+        tritune.kernel(**says)
+    assert str(caught.value) == f"{HERE}:{line}: {message}"
+
+
+@pytest.mark.parametrize("key", [("FLAG", "n"), {"n", "FLAG"}, iter(["FLAG", "n"])])
+def test_names_may_come_in_any_collection_and_a_set_has_one_order(key, tmp_path):
+    assert jitted(tmp_path / "none.lock", key=key).key_names == ("FLAG", "n")
+
+
+def test_launch_options_that_only_some_gpus_take_are_no_mistake_in_a_default(tmp_path):
+    default = {"B": 16, "num_warps": 32, "num_stages": 0, "num_ctas": 8, "waves_per_eu": 2}
+
+    assert jitted(tmp_path / "none.lock", default=default).default == default
+
+
 def test_a_kernel_decorated_twice_is_told_so(tmp_path):
     with pytest.raises(KernelError) as caught:
         tritune.kernel(jitted(tmp_path / "none.lock"))
@@ -820,12 +896,24 @@ def test_a_problem_function_is_marked_on_its_kernel(tmp_path):
     assert (fill_problem(3).run(), fill_problem(3).timed) == (3, "kernel")
 
 
-def test_what_a_problem_cannot_time_is_told_at_the_line_that_makes_it():
+def test_what_cannot_make_a_problem_is_told_where_it_is_marked(tmp_path):
+    mark = tritune.problem(jitted(tmp_path / "none.lock"))
     line = inspect.currentframe().f_lineno + 2
     with pytest.raises(KernelError) as caught:
-        tritune.Problem(lambda: None, timed="gpu")
+        mark(tritune.Problem(print))
     assert str(caught.value) == (
-        f'{HERE}:{line}: timed=\'gpu\' of a Problem\nhint: it is "kernel" or "op"'
+        f"{HERE}:{line}: @tritune.problem got Problem, not a function\n"
+        "hint: put it above the function that makes the problem"
+    )
+
+
+@pytest.mark.parametrize("timed", ["gpu", ["op"]])
+def test_what_a_problem_cannot_time_is_told_at_the_line_that_makes_it(timed):
+    line = inspect.currentframe().f_lineno + 2
+    with pytest.raises(KernelError) as caught:
+        tritune.Problem(lambda: None, timed=timed)
+    assert str(caught.value) == (
+        f'{HERE}:{line}: timed={timed!r} of a Problem\nhint: it is "kernel" or "op"'
     )
 
 
@@ -846,13 +934,23 @@ def test_work_may_be_any_number_of_at_least_0(amount):
     assert tritune.Problem(lambda: None, flops=amount).flops == amount
 
 
-def test_a_problem_of_something_else_is_refused():
+@pytest.mark.parametrize(
+    ("given", "kind", "hint"),
+    [
+        (3, "int", "put @tritune.kernel above @triton.jit or @triton.autotune"),
+        (
+            ran,  # what `@tritune.problem` alone gets
+            "function",
+            "name a kernel that has @tritune.kernel above it: @tritune.problem(KERNEL)",
+        ),
+    ],
+)
+def test_a_problem_of_something_else_is_refused(given, kind, hint):
     line = inspect.currentframe().f_lineno + 2
     with pytest.raises(KernelError) as caught:
-        tritune.problem(print)
+        tritune.problem(given)
     assert str(caught.value) == (
-        f"{HERE}:{line}: @tritune.problem got builtin_function_or_method, not a kernel\n"
-        "hint: put @tritune.kernel above @triton.jit or @triton.autotune"
+        f"{HERE}:{line}: @tritune.problem got {kind}, not a kernel\nhint: {hint}"
     )
 
 

@@ -86,8 +86,9 @@ def is_typo(text: str) -> bool:
 
 
 def told(values: Iterable[object]) -> str:
-    """What a reader should know of values that look like dtypes, and reach a function as texts."""
+    """What a reader should know of values that look like dtypes or numbers, and are texts."""
     texts = [value for value in values if isinstance(value, str)]
     names = {text: meant(text) for text in texts if not is_torch(text)}
     said = [f"`{text}` is text; torch calls it `{name}`" for text, name in names.items() if name]
+    said += [f"`{text}` is text, and no number" for text in names if text[:1].isdigit()]
     return "; ".join(said)

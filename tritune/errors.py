@@ -15,7 +15,12 @@ LINE = 200
 
 def line_of(error: Exception) -> str:
     """What somebody else's code raised, in a line; its type alone where it says nothing."""
-    text = f"{type(error).__name__}: {error}".splitlines()[0]
+    return first_line(f"{type(error).__name__}: {error}")
+
+
+def first_line(said: str) -> str:
+    """Its first line, short enough to read; where torch goes on to all its signatures, no more."""
+    text = said.splitlines()[0].removesuffix(", but expected one of:")
     if len(text) <= LINE:
         return text.rstrip(": ")
     words = text[:LINE].rpartition(" ")[0]  # not where a long path is most of it

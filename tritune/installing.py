@@ -40,13 +40,14 @@ def install(lockfile: str | Path | None = None) -> None:
         TrituneError: no lockfile is named, or there is none; with TRITUNE_MISS=error also where
             it is damaged.
     """
+    from tritune import arguments  # for a call of it, and nothing that every process pays for
+
+    hint = 'give it one, `tritune.install("tritune.lock")`, or set TRITUNE_LOCKFILE'
+    if lockfile is not None:
+        arguments.path("lockfile of tritune.install()", lockfile, hint)
     path = switches.lockfile() or lockfile
     if not path:
-        raise KernelError(
-            "tritune.install() was told no lockfile",
-            where=call_site(),
-            hint='give it one, `tritune.install("tritune.lock")`, or set TRITUNE_LOCKFILE',
-        )
+        raise KernelError("tritune.install() was told no lockfile", where=call_site(), hint=hint)
     where = Path(path).absolute()
     if not where.is_file():
         raise LockError(
@@ -70,7 +71,7 @@ def _several(path: str) -> str:
     parts = path.split(os.pathsep)
     if len(parts) < 2 or not all(part and Path(part).is_file() for part in parts):
         return ""
-    return "one lockfile is installed at a time, and `tritune merge` makes one of two"
+    return "one lockfile is installed at a time, and `tritune merge` makes one lockfile of two"
 
 
 def _say_damaged(path: Path) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tritune import switches
-from tritune.contract import call_site, place_of, quoted
+from tritune.contract import call_site, place_of, quoted, suggestion
 from tritune.errors import KernelError, line_of
 
 _HINT = "torch asks for them, as `def {name}(x: torch.Tensor, n: int) -> torch.Tensor:`"
@@ -22,6 +22,11 @@ _HINT = "torch asks for them, as `def {name}(x: torch.Tensor, n: int) -> torch.T
 def make(function: Callable[..., Any], mutates: tuple[str, ...]) -> Callable[..., Any]:
     """*function*, as a `torch.library.custom_op` wherever torch.compile traces its call."""
     _check(function)
+    for name in mutates:
+        if name not in inspect.signature(function).parameters:
+            what = f"mutates names `{name}`, which is not an argument of `{function.__name__}`"
+            hint = suggestion(name, inspect.signature(function).parameters)
+            raise KernelError(what, where=place_of(function), hint=hint)
     import torch
 
     name = re.sub(r"\W+", "_", f"{function.__module__}_{function.__qualname__}")
@@ -71,8 +76,9 @@ def _refused(function: Callable[..., Any], error: ValueError) -> KernelError:
     """What torch says of a signature, without the list of all types that it takes."""
     said = re.sub(r"^ValueError: infer_schema\(func\): ", "", line_of(error))
     said = re.split(r" The valid types are| Got func with", said)[0].rstrip(".")
+    hint = "parameters and results are tensors, numbers, texts, dtypes, or lists of these"
     return KernelError(
         f"tritune.op cannot make `{function.__name__}` an op of torch's: {said}",
         where=place_of(function),
-        hint="parameters and results are tensors, numbers, texts, dtypes, or lists of these",
+        hint="mutates names tensors alone" if "mutable_args" in said else hint,
     )

@@ -5,6 +5,7 @@ Standard library only; triton is imported when the first kernel is decorated, to
 
 from __future__ import annotations
 
+import inspect
 import math
 import numbers
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -13,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tritune import arguments, installing, silicon, switches
 from tritune import contract as contracts
-from tritune import installing, silicon, switches
 from tritune.contract import call_site as caller
 from tritune.errors import EnvironmentFaultError, KernelError
 from tritune.model import LOCKFILE, DeviceIdentity, Value
@@ -31,6 +32,8 @@ __all__ = [
     "problem",
     "stats",
 ]
+
+_DEFAULT = "say default=dict(BLOCK=128, ..., num_warps=4): its names are the tunables"
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,7 @@ class Problem:
                     where=caller(),
                     hint="write tritune.Problem(lambda: op(...), reference=lambda: ...)",
                 )
-        if self.timed not in {"kernel", "op"}:
+        if self.timed not in ("kernel", "op"):  # no set: it may have no hash
             raise KernelError(
                 f"timed={self.timed!r} of a Problem",
                 where=caller(),
@@ -88,6 +91,14 @@ def kernel(
     value nearby will do: the next one up, or the nearest. Over `@triton.autotune`, all are taken
     from it if left out.
     """
+    key = None if key is None else arguments.names("key", key)
+    like = None if like is None else arguments.names("like", like)
+    if near is not None:
+        arguments.near(near)
+    if default is not None:
+        arguments.default(default, _DEFAULT)
+    if lockfile is not None:
+        arguments.path("lockfile", lockfile, f'write lockfile="{LOCKFILE}"')
 
     def decorate(inner: Any) -> Any:
         from tritune import dispatch, tuned
@@ -122,6 +133,12 @@ def problem(kernel: Any) -> Callable[[Callable[..., Problem]], Callable[..., Pro
     _check_kernel(kernel, "@tritune.problem")
 
     def mark(function: Callable[..., Problem]) -> Callable[..., Problem]:
+        if not inspect.isfunction(inspect.unwrap(function)):
+            raise KernelError(
+                f"@tritune.problem got {type(function).__name__}, not a function",
+                where=caller(),
+                hint="put it above the function that makes the problem",
+            )
         kernel.problem = function
         return function
 
@@ -137,7 +154,7 @@ def op(function: Callable[..., Any], *, mutates: Iterable[str] = ()) -> Callable
     """
     from tritune import opaque
 
-    return opaque.make(function, tuple(mutates))
+    return opaque.make(function, arguments.names("mutates", mutates))
 
 
 @contextmanager
@@ -150,10 +167,10 @@ def override(kernel: Any, config: Mapping[str, Value]) -> Iterator[None]:
     with `tritune.op` obeys at every call.
     """
     _check_kernel(kernel, "tritune.override")
-    from tritune import forcing
-
+    hint = f"it has {', '.join(kernel.tunables)}"
+    arguments.config("the config of tritune.override", config, hint)
     kernel.check_config(config, caller())
-    forcing.check_options(kernel.contract, config, caller())
+    arguments.launchable(f"a config of `{kernel.contract.function.short}`", config)
     with forced(kernel, config):
         yield
 
@@ -187,7 +204,7 @@ def _no_default(function: contracts.Function) -> KernelError:
     return KernelError(
         f"`{function.short}` has no default config",
         where=function.where,
-        hint="say default=dict(BLOCK=128, ..., num_warps=4): its names are the tunables",
+        hint=_DEFAULT,
     )
 
 
@@ -200,8 +217,9 @@ def _check_kernel(kernel: Any, who: str) -> None:
     from tritune import dispatch
 
     if not isinstance(kernel, dispatch.Kernel):
+        hint = "put @tritune.kernel above @triton.jit or @triton.autotune"
+        if inspect.isfunction(kernel):  # as `@tritune.problem` alone gets it
+            hint = f"name a kernel that has @tritune.kernel above it: {who}(KERNEL)"
         raise KernelError(
-            f"{who} got {type(kernel).__name__}, not a kernel",
-            where=caller(),
-            hint="put @tritune.kernel above @triton.jit or @triton.autotune",
+            f"{who} got {type(kernel).__name__}, not a kernel", where=caller(), hint=hint
         )

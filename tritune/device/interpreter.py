@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from tritune import blame, intercept, launches, verify
+from tritune import blame, dtypenames, intercept, launches, verify
 from tritune.device import faults
 from tritune.errors import KernelError, TrituneError, line_of
 from tritune.load import Loaded, load
@@ -105,10 +105,11 @@ def _references(loaded: Loaded, problem: Problem, made: Any) -> tuple[Any, ...]:
 
 def _made(loaded: Loaded, problem: Problem) -> Any:
     said = f"the problem function raises on the smoke problem {problem}"
-    return _told_once(said, lambda: launches.make(loaded, problem, "cpu"), packages=True)
+    hint = dtypenames.told(value for _, value in problem.axes)
+    return _told_once(said, lambda: launches.make(loaded, problem, "cpu"), packages=True, hint=hint)
 
 
-def _told_once(said: str, call: Callable[[], T], *, packages: bool) -> T:
+def _told_once(said: str, call: Callable[[], T], *, packages: bool, hint: str = "") -> T:
     """What a call returns that knows of no config: where it raises, it does for every one.
 
     No lowering runs a reference, so what a package raises in one would not be told again.
@@ -120,4 +121,5 @@ def _told_once(said: str, call: Callable[[], T], *, packages: bool) -> T:
     except Exception as error:
         if why := faults.why_unverified(error, packages=packages):
             raise UnverifiableError(why) from error
-        raise KernelError(f"{said}: {line_of(error)}", where=blame.line(error)) from error
+        where = blame.line(error)
+        raise KernelError(f"{said}: {line_of(error)}", where=where, hint=hint) from error
