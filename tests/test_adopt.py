@@ -1148,6 +1148,9 @@ def test_a_damaged_lockfile_is_said_and_kernels_run_as_before(tmp_path, caplog, 
     ]
 
 
+RESTORE = "hint: restore it from git, or delete the file and sweep again"
+
+
 @pytest.mark.parametrize(
     ("name", "data", "what", "told"),
     [
@@ -1155,15 +1158,16 @@ def test_a_damaged_lockfile_is_said_and_kernels_run_as_before(tmp_path, caplog, 
             "t.lock",
             b'{"tritune": 1, "\xff',
             "the lockfile is damaged",
-            "is not UTF-8 at byte 16\n"
-            "hint: restore it from git, or delete the file and sweep again",
+            f"is not UTF-8 at byte 16\n{RESTORE}",
         ),
         (
             "t.yaml",
             b"kernel: ops.py:f\n",
             "what is read as a lockfile is none",
-            "is no lockfile but a sweep file, by its name\n"
-            "hint: name a lockfile, such as kernels/tritune.lock",
+            (
+                "is no lockfile but a sweep file, by its name\n"
+                "hint: name a lockfile, such as kernels/tritune.lock"
+            ),
         ),
     ],
 )

@@ -250,6 +250,34 @@ def test_a_file_that_is_no_sweep_says_why(text, message):
     assert mistakes(text) == message
 
 
+@pytest.mark.parametrize(
+    ("path", "text", "message"),
+    [
+        (
+            "a b/tritune.lock",
+            '{\n "tritune": 1,\n "devices": {},\n "kernels": {',
+            (
+                "a b/tritune.lock: is a lockfile, not a sweep file\n"
+                "hint: name a sweep file; `tritune check --lockfile 'a b/tritune.lock'` checks "
+                "this one, and `tritune compile --locked 'a b/tritune.lock'` compiles what it locks"
+            ),
+        ),
+        (
+            "ops/add.py",
+            "import triton\n",
+            (
+                "ops/add.py: is a Python file, not a sweep file\n"
+                "hint: `tritune init ops/add.py:NAME` writes the first sweep file of a kernel in it"
+            ),
+        ),
+    ],
+)
+def test_what_was_never_a_sweep_file_is_one_mistake(path, text, message):
+    with pytest.raises(SpecError) as caught:
+        spec.parse_sweep(text, path=path)
+    assert str(caught.value) == message
+
+
 def test_an_alias_bomb_is_refused_at_once():
     lines = ["a0: &a0 [1, 1]"] + [
         f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 9)
