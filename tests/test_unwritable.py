@@ -116,10 +116,10 @@ def test_a_folder_of_journals_is_told_as_what_it_is_and_a_dry_run_needs_none(pro
 def test_a_dry_run_refuses_the_lockfile_that_the_sweep_would(project):
     words = ("sweep", "sweeps/scale.yaml", "--device", f"replay:{RECORD}", "--dry-run")
 
-    code, said = told(*words, "--lockfile", "full/a.lock")
+    code, said = told(*words, "--lockfile", "none/a.lock")
 
     assert code == 3
-    where = "error: full/a.lock: cannot be written: Not a directory"
+    where = "error: none/a.lock: cannot be written: No such file or directory"
     assert said[said.index("error: ") :] == where + ELSEWHERE
 
 
