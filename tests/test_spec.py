@@ -575,6 +575,26 @@ def test_a_problem_that_is_none_is_named_with_its_place(shapes, message):
             ),
         ),
         (
+            "constraints: [BLOCK = 3, BLOCK =< 3&&n>8, BLOCK = ]",
+            (
+                "s.yaml:4:15: constraints[0]: `BLOCK = 3`: not an expression\n"
+                "hint: write `BLOCK == 3`\n"
+                "s.yaml:4:26: constraints[1]: `BLOCK =< 3&&n>8`: not an expression\n"
+                "hint: write `BLOCK <= 3 and n>8`\n"
+                "s.yaml:4:43: constraints[2]: `BLOCK =`: not an expression\n"
+                "hint: compare numbers and axes; functions: abs, cdiv, max, min, next_power_of_2"
+            ),
+        ),
+        (
+            "smoke: [{n: 1, dtype: float16}]\nconstraints: [dtype == float16, BLOK < 3]",
+            (
+                "s.yaml:5:15: constraints[0]: `float16` is no axis of the space or of the problem,"
+                ' and no fact of the target\nhint: quote it: "float16"\n'
+                "s.yaml:5:33: constraints[1]: `BLOK` is no axis of the space or of the problem,"
+                " and no fact of the target\nhint: did you mean `BLOCK`?"
+            ),
+        ),
+        (
             "constraints: [BLOCK.x < 3, 7]",
             (
                 "s.yaml:4:15: constraints[0]: `BLOCK.x < 3`: an attribute is not allowed\n"
