@@ -28,7 +28,7 @@ from tritune import lock, pipeline, setting, spec
 from tritune.cli import filters, project, tritune
 from tritune.errors import EnvironmentFaultError, ManyMistakesError, SpecError, TrituneError
 from tritune.model import Reason
-from tritune.pipeline import SweepOptions
+from tritune.pipeline import SweepOptions, narrowing
 from tritune.pipeline.questions import Rejections
 from tritune.space import SpaceCount
 
@@ -369,6 +369,29 @@ def test_a_journal_that_is_not_there_says_what_one_is(tmp_path):
         "replay:nope: there is no such journal\n"
         "hint: give the file of a journal, as replay:sweeps/recorded/matmul.H200.jsonl.gz"
     )
+
+
+@pytest.mark.parametrize(
+    ("only", "said"),
+    [
+        ("n = 3", "not an expression\nhint: write `n == 3`"),
+        ("n >", "not an expression\nhint: axes: n, dtype"),
+        (
+            "dtype == float16",
+            "'float16' is not defined for expression 'dtype == float16'\nhint: quote it: \"float16\"",
+        ),
+        ("Q > 1", "'Q' is not defined for expression 'Q > 1'\nhint: axes: n, dtype"),
+        ("n == 9", "no problem is left\nhint: there is n=1 dtype=float16; n=2 dtype=float16"),
+    ],
+)
+def test_an_only_that_keeps_nothing_says_what_to_write(only, said):
+    shapes = "shapes: [{n: [1, 2], dtype: float16}]"
+    sweep = spec.parse_sweep(f"kernel: ops:f\n{shapes}", path="s.yaml")
+
+    with pytest.raises(TrituneError) as caught:
+        narrowing.narrowed(sweep, only)
+
+    assert str(caught.value) == f"--only {only}: {said}"
 
 
 @pytest.mark.parametrize(
