@@ -378,7 +378,10 @@ def test_a_journal_that_is_not_there_says_what_one_is(tmp_path):
         ("n >", "not an expression\nhint: axes: n, dtype"),
         (
             "dtype == float16",
-            "'float16' is not defined for expression 'dtype == float16'\nhint: quote it: \"float16\"",
+            (
+                "'float16' is not defined for expression 'dtype == float16'\n"
+                'hint: quote it: "float16"'
+            ),
         ),
         ("Q > 1", "'Q' is not defined for expression 'Q > 1'\nhint: axes: n, dtype"),
         ("n == 9", "no problem is left\nhint: there is n=1 dtype=float16; n=2 dtype=float16"),
