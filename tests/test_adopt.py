@@ -1161,22 +1161,41 @@ def test_a_damaged_lockfile_is_said_and_kernels_run_as_before(tmp_path, caplog, 
     ]
 
 
-def test_bytes_that_are_no_text_are_told_as_every_command_tells_them(tmp_path, caplog):
-    path = tmp_path / "t.lock"
-    path.write_bytes(b'{"tritune": 1, "\xff')
+RESTORE = "hint: restore it from git, or delete the file and sweep again"
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "what", "told"),
+    [
+        (
+            "t.lock",
+            b'{"tritune": 1, "\xff',
+            "the lockfile is damaged",
+            f"is not UTF-8 at byte 16\n{RESTORE}",
+        ),
+        (
+            "t.yaml",
+            b"kernel: ops.py:f\n",
+            "what is read as a lockfile is none",
+            (
+                "is no lockfile but a sweep file, by its name\n"
+                "hint: name a lockfile, such as kernels/tritune.lock"
+            ),
+        ),
+    ],
+)
+def test_what_cannot_be_read_is_told_as_every_command_tells_it(
+    tmp_path, caplog, name, data, what, told
+):
+    path = tmp_path / name
+    path.write_bytes(data)
 
     tritune.install(path)
 
     with pytest.raises(LockError) as caught:
         lock.read(path)
-    told = (
-        f"{path}: is not UTF-8 at byte 16\n"
-        "hint: restore it from git, or delete the file and sweep again"
-    )
-    assert str(caught.value) == told
-    assert caplog.messages == [
-        f"the lockfile is damaged, so kernels run as if nothing were locked: {told}"
-    ]
+    assert str(caught.value) == f"{path}: {told}"
+    assert caplog.messages == [f"{what}, so kernels run as if nothing were locked: {path}: {told}"]
 
 
 DAMAGED = """

@@ -24,11 +24,11 @@ from test_views import (
     report,
     winner,
 )
-from tritune import lock, pipeline, setting
+from tritune import lock, pipeline, setting, spec
 from tritune.cli import filters, project, tritune
 from tritune.errors import EnvironmentFaultError, ManyMistakesError, SpecError, TrituneError
 from tritune.model import Reason
-from tritune.pipeline import SweepOptions
+from tritune.pipeline import SweepOptions, narrowing
 from tritune.pipeline.questions import Rejections
 from tritune.space import SpaceCount
 
@@ -323,7 +323,14 @@ def test_a_command_that_takes_no_sweep_file_does_not_tell_to_name_one(
         ("[tool.tritune]\nsweeps = 3\n", "expected a list of file patterns"),
         ("[tool.tritune]\nsweeps = []\n", "tool.tritune.sweeps: it names no sweep file\n\nhint: "),
         ("[tool.tritune]\nsweeps = ['/x.yaml']\n", "patterns are relative to this file"),
-        ("[tool.tritune]\nsweeps = ['none/*.yaml']\n", "no file matches `none/*.yaml`"),
+        (
+            "[tool.tritune]\nsweeps = ['none/*.yaml']\n",
+            "no file matches `none/*.yaml`\n\nhint: write them from the folder of this file, ",
+        ),
+        (
+            "[tool.tritune]\nsweep = ['sweeps/*.yaml']\n",
+            "none named here\n\nhint: write `sweeps` for its `sweep`\n",
+        ),
         ("[tool.tritune\n", "not TOML: "),
         (
             "[tool.tritune]\nsweeps = ['sweeps/**.yaml']\n",
@@ -350,6 +357,65 @@ def test_a_digit_that_is_no_number_is_no_device():
         "--device: `²` is not a device of this version\n"
         "hint: give one index, such as 0, or replay:JOURNAL"
     )
+
+
+def test_a_journal_that_is_not_there_says_what_one_is(tmp_path):
+    sweep = spec.parse_sweep("kernel: ops:f\nshapes: [{n: 1}]", path="s.yaml")
+
+    with pytest.raises(TrituneError) as caught:
+        setting.find(sweep, device="replay:nope", target=None, log=tmp_path / "device.log")
+
+    assert str(caught.value) == (
+        "replay:nope: there is no such journal\n"
+        "hint: give the file of a journal, as replay:sweeps/recorded/matmul.H200.jsonl.gz"
+    )
+
+
+@pytest.mark.parametrize(
+    ("only", "said"),
+    [
+        ("n = 3", "not an expression\nhint: write `n == 3`"),
+        ("n >", "not an expression\nhint: axes: n, dtype"),
+        (
+            "dtype == float16",
+            (
+                "'float16' is not defined for expression 'dtype == float16'\n"
+                'hint: quote it: "float16"'
+            ),
+        ),
+        ("Q > 1", "'Q' is not defined for expression 'Q > 1'\nhint: axes: n, dtype"),
+        ("n == 9", "no problem is left\nhint: there is n=1 dtype=float16; n=2 dtype=float16"),
+    ],
+)
+def test_an_only_that_keeps_nothing_says_what_to_write(only, said):
+    shapes = "shapes: [{n: [1, 2], dtype: float16}]"
+    sweep = spec.parse_sweep(f"kernel: ops:f\n{shapes}", path="s.yaml")
+
+    with pytest.raises(TrituneError) as caught:
+        narrowing.narrowed(sweep, only)
+
+    assert str(caught.value) == f"--only {only}: {said}"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("swep",), "Error: No such command 'swep'. Did you mean 'sweep'?\n"),
+        (("show", "lockfle"), "Error: No such command 'lockfle'. Did you mean 'lockfile'?\n"),
+        (("zzz",), "Error: No such command 'zzz'.\n"),
+        (
+            ("sweep", "sweeps/matmull.yaml"),
+            (
+                "Error: Invalid value for '[FILE]...': File 'sweeps/matmull.yaml' does not exist. "
+                "Did you mean 'sweeps/matmul.yaml'?\n"
+            ),
+        ),
+    ],
+)
+def test_a_slip_in_the_name_of_a_command_or_a_file_is_told_what_is_meant(folder, arguments, said):
+    result = run(*arguments)
+
+    assert (result.exit_code, result.stderr.endswith(said)) == (2, True), result.stderr
 
 
 def test_show_lockfile_finds_the_lockfiles_of_the_project(folder):
@@ -403,8 +469,13 @@ def test_show_lockfile_keeps_a_kernel_a_device_or_what_an_expression_says(folder
         (("--only", "Q > 1"), "no `Q` here; there is K, M, N, a, b, n, x"),
         (("--kernel", "softmax_kernel", "--only", "M > 1"), "no `M` here; there is n, x"),
         (("--kernel", "softmax_kernel", "--device", "H200"), "no `H200` here; there is MI300X"),
-        (("--only", "M == 99"), "error: --only M == 99: no entry is left"),
+        (
+            ("--only", "M == 99"),
+            "error: --only M == 99: no entry is left hint: locked are M=64 N=4096 ",
+        ),
         (("--only", "M >"), "'M >': not an expression"),
+        (("--only", "M = 9"), "'M = 9': not an expression; write `M == 9`"),
+        (("--only", "a == f16"), "'a == f16': quote it: \"f16\""),
         (("--only", "a > 1"), "'a > 1': "),
     ],
 )

@@ -370,12 +370,14 @@ def source_in(folder: Path) -> str:
     return source
 
 
-def test_a_folder_with_no_manifest_is_named(project):
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_a_folder_with_no_manifest_is_named(project, dry_run):
     sweep, empty = project.sweep(), project.folder / "empty"
     empty.mkdir()
+    options = SweepOptions(target="A100", compiled=empty, jobs=1, dry_run=dry_run)
 
     with pytest.raises(SpecError) as caught:
-        pipeline.run(sweep, SweepOptions(target="A100", compiled=empty, jobs=1), Silent())
+        pipeline.run(sweep, options, Silent())
 
     assert str(caught.value) == (
         f"{empty}: there is no manifest.json\n"

@@ -231,7 +231,17 @@ def test_a_lockfile_that_one_side_lacks_is_added_or_removed_as_a_whole(repositor
         ),
         (
             ("HEAD:nope",),
-            "error: git show: path 'nope' does not exist in 'HEAD'\n",
+            (
+                "error: git show: path 'nope' does not exist in 'HEAD'\n\n"
+                "hint: HEAD has kernels/tritune.lock; other/tritune.lock\n"
+            ),
+        ),
+        (
+            ("nope:tritune.lock",),
+            (
+                "error: git show: invalid object name 'nope'.\n\n"
+                "hint: name a lockfile, a revision such as main, or main:kernels/tritune.lock\n"
+            ),
         ),
     ],
 )

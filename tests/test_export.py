@@ -246,7 +246,10 @@ def test_tables_go_into_a_folder_and_a_single_one_to_stdout(path):
         ),
         (
             ("--kernel", "matmul_kernel", "--only", "M > 999"),
-            "error: --only M > 999: no entry is left\n",
+            (
+                "error: --only M > 999: no entry is left\n\n"
+                "hint: locked are M=1 N=8 a=f16; M=64 N=8 a=f16; M=128 N=8 a=f16\n"
+            ),
         ),
         (("--kernel", "scale_kernel"), "error: n=1 x=f16: it has no `M`\n"),
     ],
@@ -256,6 +259,23 @@ def test_what_cannot_be_written_is_refused(path, arguments, said):
 
     assert result.exit_code == 2
     assert said in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("form", "output", "said"),
+    [
+        ("configs", "folder", "File 'folder' is a directory.\n"),
+        ("vllm", "file", "Directory 'file' is a file.\n"),
+    ],
+)
+def test_an_output_of_the_other_kind_is_a_mistake_in_the_input(path, form, output, said):
+    Path("folder").mkdir()
+    Path("file").touch()
+
+    result = run("export", "--format", form, "--kernel", "matmul_kernel", "--output", output)
+
+    assert result.exit_code == 2
+    assert result.stderr.endswith(f"Error: Invalid value for '--output': {said}")
 
 
 def test_a_lockfile_that_does_not_say_what_a_device_is_names_no_table(path):

@@ -474,7 +474,7 @@ def test_a_program_that_is_to_be_interpreted_is_traced_without_numpy(project, no
 
     assert (done.returncode, done.stdout) == (0, "done\n")
     assert done.stderr == (
-        "no process launched a tunable kernel: the tracer started, and where it did nothing "
+        "no process launched a tunable kernel: the tracer ran, but no process that it ran in "
         "imported Triton (python -I, -E and -S, and a child with an environment of its own, keep "
         "it out)\n"
     )

@@ -30,6 +30,8 @@ from tritune.views.tables import lock_table
 
 GOLDEN = (Path(__file__).parent / "data" / "lock_two_devices.lock").read_text(encoding="utf-8")
 RESTORE = "\nhint: restore it from git, or delete the file and sweep again"
+NAME = "\nhint: name a lockfile, such as kernels/tritune.lock"
+NAME_ONE = NAME + "; if this was one, restore it from git"
 
 
 def device(name="H100", **facts) -> DeviceIdentity:
@@ -316,9 +318,10 @@ def test_what_was_measured_is_measured_with_all_of_its_evidence():
         ("", "tritune.lock: is empty" + RESTORE),
         (GOLDEN[:-7], "tritune.lock:28: is cut off here" + RESTORE),
         (GOLDEN[:400], "tritune.lock:11: is cut off here" + RESTORE),
-        ("nonsense", "tritune.lock:1: is not JSON: expecting value" + RESTORE),
-        ("[]", "tritune.lock:1: expected an object, got []" + RESTORE),
-        ("{}", 'tritune.lock:1: has no "tritune", the version of its format' + RESTORE),
+        ("nonsense", "tritune.lock: is no lockfile: it does not begin with `{`" + NAME_ONE),
+        ("[]", "tritune.lock: is no lockfile: it does not begin with `{`" + NAME_ONE),
+        ("{}", 'tritune.lock:1: has no "tritune", the version of its format' + NAME_ONE),
+        ('{"journal":1}\n{}', "tritune.lock:2: is not JSON: extra data" + NAME_ONE),
         (
             "\ufeff" + GOLDEN,
             "tritune.lock:1: starts with a byte-order mark\nhint: save it as plain UTF-8",
@@ -414,6 +417,23 @@ def test_a_file_that_is_not_text_says_so(tmp_path):
     with pytest.raises(LockError) as caught:
         lock.read(path)
     assert str(caught.value) == f"{path}: is not UTF-8 at byte 1{RESTORE}"
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "message"),
+    [
+        ("a.yaml", b"kernel: m:k\n", "is no lockfile but a sweep file, by its name" + NAME),
+        ("a.md", b"A\n=======\n", "is no lockfile: it does not begin with `{`" + NAME_ONE),
+        ("a.jsonl.gz", b"\x1f\x8b", "is not UTF-8 at byte 1" + NAME_ONE),
+    ],
+)
+def test_a_file_that_never_was_a_lockfile_is_not_to_be_deleted(tmp_path, name, data, message):
+    path = tmp_path / name
+    path.write_bytes(data)
+
+    with pytest.raises(LockError) as caught:
+        lock.read(path)
+    assert str(caught.value) == f"{path}: {message}"
 
 
 def test_writing_leaves_the_lockfile_and_nothing_else(tmp_path):

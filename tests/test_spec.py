@@ -250,6 +250,34 @@ def test_a_file_that_is_no_sweep_says_why(text, message):
     assert mistakes(text) == message
 
 
+@pytest.mark.parametrize(
+    ("path", "text", "message"),
+    [
+        (
+            "a b/tritune.lock",
+            '{\n "tritune": 1,\n "devices": {},\n "kernels": {',
+            (
+                "a b/tritune.lock: is a lockfile, not a sweep file\n"
+                "hint: name a sweep file; `tritune check --lockfile 'a b/tritune.lock'` checks "
+                "this one, and `tritune compile --locked 'a b/tritune.lock'` compiles what it locks"
+            ),
+        ),
+        (
+            "ops/add.py",
+            "import triton\n",
+            (
+                "ops/add.py: is a Python file, not a sweep file\n"
+                "hint: `tritune init ops/add.py:NAME` writes the first sweep file of a kernel in it"
+            ),
+        ),
+    ],
+)
+def test_what_was_never_a_sweep_file_is_one_mistake(path, text, message):
+    with pytest.raises(SpecError) as caught:
+        spec.parse_sweep(text, path=path)
+    assert str(caught.value) == message
+
+
 def test_an_alias_bomb_is_refused_at_once():
     lines = ["a0: &a0 [1, 1]"] + [
         f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 9)
@@ -544,6 +572,26 @@ def test_a_problem_that_is_none_is_named_with_its_place(shapes, message):
             (
                 "s.yaml:4:17: smoke[1]: the problem n=1 is given twice, in line 4 and in line 4\n"
                 "hint: remove it from one of the two"
+            ),
+        ),
+        (
+            "constraints: [BLOCK = 3, BLOCK =< 3&&n>8, BLOCK = ]",
+            (
+                "s.yaml:4:15: constraints[0]: `BLOCK = 3`: not an expression\n"
+                "hint: write `BLOCK == 3`\n"
+                "s.yaml:4:26: constraints[1]: `BLOCK =< 3&&n>8`: not an expression\n"
+                "hint: write `BLOCK <= 3 and n>8`\n"
+                "s.yaml:4:43: constraints[2]: `BLOCK =`: not an expression\n"
+                "hint: compare numbers and axes; functions: abs, cdiv, max, min, next_power_of_2"
+            ),
+        ),
+        (
+            "smoke: [{n: 1, dtype: float16}]\nconstraints: [dtype == float16, BLOK < 3]",
+            (
+                "s.yaml:5:15: constraints[0]: `float16` is no axis of the space or of the problem,"
+                ' and no fact of the target\nhint: quote it: "float16"\n'
+                "s.yaml:5:33: constraints[1]: `BLOK` is no axis of the space or of the problem,"
+                " and no fact of the target\nhint: did you mean `BLOCK`?"
             ),
         ),
         (

@@ -407,8 +407,9 @@ def test_a_program_that_does_not_exist_is_an_error_and_costs_no_trace(tmp_path):
     with pytest.raises(SpecError) as caught:
         pipeline.trace([str(tmp_path)], TraceOptions(output=tmp_path / "new"))
 
-    assert str(forced.value) == "./nothing: it cannot be run: No such file or directory"
-    assert str(caught.value) == f"{tmp_path}: it cannot be run: Permission denied"
+    hint = "\nhint: name a program as a shell takes it: tritune trace -- python train.py"
+    assert str(forced.value) == f"./nothing: it cannot be run: No such file or directory{hint}"
+    assert str(caught.value) == f"{tmp_path}: it cannot be run: Permission denied{hint}"
     assert there.exists()
     assert not (tmp_path / "new").exists()
 
@@ -550,7 +551,7 @@ def test_a_program_that_the_tracer_never_started_in_is_told_from_one_that_launch
         "out": never,
         "child": (
             "no process launched a tunable kernel: "
-            f"the tracer started, and where it did nothing imported Triton {KEPT_OUT}\n"
+            f"the tracer ran, but no process that it ran in imported Triton {KEPT_OUT}\n"
         ),
         "out again": never,
     }
@@ -579,8 +580,8 @@ def test_a_signal_is_passed_on_and_the_report_still_comes(tmp_path):
 
     assert running.returncode == 5
     assert said == (
-        b"no process launched a tunable kernel: the tracer started, "
-        b"and where it did nothing imported Triton " + KEPT_OUT.encode() + b"\n"
+        b"no process launched a tunable kernel: the tracer ran, "
+        b"but no process that it ran in imported Triton " + KEPT_OUT.encode() + b"\n"
         b"the program ended with exit code 5, and the trace ends there\n"
     )
 

@@ -39,6 +39,7 @@ def told(*arguments: str) -> tuple[int, str]:
     return result.exit_code, result.stderr
 
 
+RECORD = Path(__file__).parent.parent / "sweeps" / "recorded" / "matmul.H200.jsonl.gz"
 IMPORT = ("import", "one.json", "--sweep", "sweeps/scale.yaml", "--device", "H200", "--axis", "n")
 ELSEWHERE = "\n\nhint: nothing was changed; --lockfile FILE writes elsewhere\n"
 
@@ -110,6 +111,16 @@ def test_a_folder_of_journals_is_told_as_what_it_is_and_a_dry_run_needs_none(pro
         "hint: name a folder that can be written with --journal DIR\n"
     )
     assert dry == 0
+
+
+def test_a_dry_run_refuses_the_lockfile_that_the_sweep_would(project):
+    words = ("sweep", "sweeps/scale.yaml", "--device", f"replay:{RECORD}", "--dry-run")
+
+    code, said = told(*words, "--lockfile", "none/a.lock")
+
+    assert code == 3
+    where = "error: none/a.lock: cannot be written: No such file or directory"
+    assert said[said.index("error: ") :] == where + ELSEWHERE
 
 
 def test_an_import_asks_before_it_looks_at_keys(project, monkeypatch):

@@ -51,6 +51,15 @@ def adopt(folder: Path, served: Served, kernel: str, source: str, binaries: Path
     Raises:
         SpecError: they do not serve here, field by field.
     """
+    return _copy(found(folder, served, kernel, source), binaries)
+
+
+def found(folder: Path, served: Served, kernel: str, source: str) -> Path:
+    """Where the binaries of one kernel are, which serve here.
+
+    Raises:
+        SpecError: they do not, field by field.
+    """
     manifest = _manifest(folder)
     there = manifest["kernels"].get(kernel)
     differences = _differences(manifest["served"], served)
@@ -66,7 +75,7 @@ def adopt(folder: Path, served: Served, kernel: str, source: str, binaries: Path
             where=str(folder / source),
             hint=AGAIN,
         )
-    return _copy(folder / source, binaries)
+    return folder / source
 
 
 def _manifest(folder: Path) -> dict[str, Any]:

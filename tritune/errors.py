@@ -70,6 +70,10 @@ class LockError(TrituneError):
     """The lockfile is damaged, or cannot be read or written."""
 
 
+class NoLockfileError(LockError):
+    """What was given as a lockfile is something else."""
+
+
 class LookupMissError(LockError):
     """`TRITUNE_MISS=error`, and a call's key is not locked."""
 

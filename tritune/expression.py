@@ -11,8 +11,9 @@ from __future__ import annotations
 import ast
 import math
 import operator
+import re
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -29,6 +30,9 @@ _LONGEST = 1000
 
 class ConstraintError(ValueError):
     """The text is no constraint, or cannot be evaluated; the message says why."""
+
+    hint = ""
+    """What to write instead, where that is sure."""
 
 
 def cdiv(a: float, b: float) -> float:
@@ -138,17 +142,40 @@ class _Evaluator(EvalWithCompoundTypes):  # type: ignore[misc]
 def _parsed(text: str) -> ast.expr:
     if len(text) > _LONGEST:
         raise ConstraintError(f"longer than {_LONGEST} characters")
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")  # `1if A` warns, with no place, on the terminal
-            tree = ast.parse(text.strip(), mode="eval").body
-    except (SyntaxError, Warning, ValueError, RecursionError, MemoryError):
-        raise ConstraintError("not an expression") from None
+    tree = _tree(text)
+    if tree is None:
+        error = ConstraintError("not an expression")
+        error.hint = _meant(text)
+        raise error
     for node in ast.walk(tree):
         _allow(node)
     if isinstance(tree, _NEVER_TRUTH):
         raise ConstraintError("not a comparison")
     return tree
+
+
+def _tree(text: str) -> ast.expr | None:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # `1if A` warns, with no place, on the terminal
+            return ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, Warning, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def _meant(text: str) -> str:
+    """How it is written, where it is as in another language."""
+    for pattern, instead in _SLIPS:
+        text = re.sub(rf"\s*{pattern}\s*", f" {instead} ", text)
+    return f"write `{text.strip()}`" if _tree(text) is not None else ""
+
+
+_SLIPS = (("&&", "and"), (r"\|\|", "or"), ("=<", "<="), ("=>", ">="), ("(?<![=!<>])=(?!=)", "=="))
+
+
+def unquoted(names: Iterable[str], texts: Collection[Value]) -> str:
+    """What to write where a name that nothing has is a text; empty where none is."""
+    return next((f'quote it: "{name}"' for name in sorted(names) if name in texts), "")
 
 
 def _allow(node: ast.AST) -> None:
@@ -184,8 +211,9 @@ def names(text: str) -> frozenset[str]:
 
 def truth(text: str, values: Mapping[str, Value]) -> bool:
     """Whether it holds; a ConstraintError where these values give it no answer."""
+    tree = _parsed(text)
     try:
-        answer = _Evaluator(values).eval(text, previously_parsed=_parsed(text))
+        answer = _Evaluator(values).eval(text, previously_parsed=tree)
     except ZeroDivisionError:
         raise ConstraintError("division by zero") from None
     except OverflowError:

@@ -19,8 +19,8 @@ from filelock import FileLock
 from tritune import places
 from tritune.devicelabels import with_device
 from tritune.errors import EnvironmentFaultError, LockError, TrituneError
+from tritune.lockhints import text_of
 from tritune.lockrender import render, sort_entries
-from tritune.lockscan import text_of
 from tritune.locktext import parse
 from tritune.model import DeviceIdentity, Entry, Evidence, Lock, LockedKey, Winner
 

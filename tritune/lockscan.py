@@ -15,9 +15,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tritune.errors import LockError
-from tritune.locktext import RESTORE
-
 Configs = dict[str, dict[str, Mapping[str, Any]]]
 """Device label -> key -> config."""
 Blocks = Mapping[str, tuple[int, int]]
@@ -68,19 +65,6 @@ class Scan:
             for key, line in zip(keys, lines[3::_LINES], strict=True):
                 found[device, key] = line.removeprefix(b'     "evidence": ')
         return found
-
-
-def text_of(data: bytes, path: str) -> str:
-    """The text of a lockfile.
-
-    Raises:
-        LockError: it is none.
-    """
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        what = f"is not UTF-8 at byte {error.start}"
-        raise LockError(what, where=path, hint=RESTORE) from error
 
 
 def scan(data: bytes) -> Scan | None:

@@ -28,12 +28,12 @@ from tritune.lockfields import (
     UNSAID,
     Field,
 )
+from tritune.lockhints import NAME_ONE, RESTORE, damaged, refuse_other
 from tritune.model import Config, DeviceIdentity, Entry, Evidence, Lock, LockedKey
 
 VERSION = 1
 
 _MARKER = re.compile(r"^(<{7}|={7}|>{7}|\|{7})( .*)?$", re.MULTILINE)
-RESTORE = "restore it from git, or delete the file and sweep again"
 CONSTRAINT = f"write it as `M <= 64`, of parts of the keys or of {', '.join(predicate.FACTS)}"
 
 
@@ -122,6 +122,7 @@ def _load(text: str, path: str) -> Any:
         )
     if not text.strip():
         raise LockError("is empty", where=path, hint=RESTORE)
+    refuse_other(text, path)
     if marker := _MARKER.search(text):
         line = text.count("\n", 0, marker.start()) + 1
         raise LockError(
@@ -154,10 +155,10 @@ def _decode(text: str, path: str) -> Any:
     except json.JSONDecodeError as error:
         raise _broken(error, text, path) from error
     except (RecursionError, ValueError) as error:  # nested too deep; a number of 5,000 digits
-        raise LockError(f"is not a lockfile: {error}", where=path, hint=RESTORE) from error
+        raise damaged(f"is not a lockfile: {error}", path, text) from error
     if strange:
         line = text.count("\n", 0, text.index(strange[0])) + 1
-        raise LockError(f"{strange[0]} is no finite number", where=f"{path}:{line}", hint=RESTORE)
+        raise damaged(f"{strange[0]} is no finite number", f"{path}:{line}", text)
     if twice:
         raise _doubled(text, path)
     return whole
@@ -168,7 +169,7 @@ def _broken(error: json.JSONDecodeError, text: str, path: str) -> LockError:
         what = "is cut off here"
     else:
         what = f"is not JSON: {error.msg.lower()}"
-    return LockError(what, where=f"{path}:{error.lineno}", hint=RESTORE)
+    return damaged(what, f"{path}:{error.lineno}", text)
 
 
 def _doubled(text: str, path: str) -> LockError:
@@ -210,7 +211,7 @@ class _Reader:
 
     def version(self, top: Mapping[str, Any]) -> None:
         if "tritune" not in top:
-            raise self.wrong('has no "tritune", the version of its format', ())
+            raise self.wrong('has no "tritune", the version of its format', (), NAME_ONE)
         version = top["tritune"]
         if not isinstance(version, int) or isinstance(version, bool) or version < 1:
             raise self.expected("the version of the format", version, ("tritune",))

@@ -14,8 +14,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tritune import devicelabels, lockscan, locktext, nearby, predicate
-from tritune.errors import LockError
+from tritune import devicelabels, lockhints, lockscan, locktext, nearby, predicate
+from tritune.errors import LockError, NoLockfileError
 from tritune.evidenced import Evidenced
 from tritune.keys import joined
 from tritune.model import Config, DeviceIdentity, Value
@@ -142,7 +142,7 @@ class Lockfile:
         return self._whole(data)
 
     def _whole(self, data: bytes) -> locktext.Document:
-        return locktext.outline(lockscan.text_of(data, str(self.path)), str(self.path))
+        return locktext.outline(lockhints.text_of(data, str(self.path)), str(self.path))
 
     def _section(self, kernel: str) -> lockscan.Configs:
         scan = self._scan  # another thread may read the whole meanwhile
@@ -169,7 +169,9 @@ class Lockfile:
 
     def _say_damaged(self, error: LockError, so: str) -> None:
         # Its default, or, where nobody decorated it, what its own autotuner finds.
-        logger.warning("the lockfile is damaged, so %s as if nothing were locked: %s", so, error)
+        is_other = isinstance(error, NoLockfileError)
+        what = "what is read as a lockfile is none" if is_other else "the lockfile is damaged"
+        logger.warning("%s, so %s as if nothing were locked: %s", what, so, error)
 
     def damage(self, kernel: str) -> LockError | None:
         """Why nothing of it is served to a kernel; None where it is as it should be."""

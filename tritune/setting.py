@@ -86,7 +86,8 @@ def _gpu(device: str, wanted: Target | None, log: Path) -> Setting:
 
 def _replay(path: Path, wanted: Target | None) -> Setting:
     if not path.is_file():
-        raise TrituneError("there is no such journal", where=f"{REPLAY}{path}")
+        hint = "give the file of a journal, as replay:sweeps/recorded/matmul.H200.jsonl.gz"
+        raise TrituneError("there is no such journal", where=f"{REPLAY}{path}", hint=hint)
     identities = Journal.open(path, read_only=True).devices()
     named = [
         one for one in identities if wanted is None or targets.of_device(one).name == wanted.name

@@ -8,6 +8,7 @@ tunable of it is `space.check_against`'s, once the kernel is loaded.
 from __future__ import annotations
 
 import itertools
+import re
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -19,7 +20,10 @@ from tritune.model import Axis, Constraint, Problem, Section, Sweep, Timing
 from tritune.speccheck import cross_check, module_file
 from tritune.sweepfile import KNOWN_TARGETS, SectionPart, SweepFile, Values, schema
 from tritune.sweepmistakes import place_lines, structure
+from tritune.words import shell
 from tritune.yamltext import Document, Loc, inside, load
+
+_LOCKFILE = re.compile(r'\s*\{\s*"tritune"\s*:')
 
 
 def read_sweep(path: Path, *, known_targets: Collection[str] = KNOWN_TARGETS) -> Sweep:
@@ -53,7 +57,21 @@ def _unreadable(path: Path, error: OSError) -> SpecError:
     return SpecError(what, where=str(path), hint=hint)
 
 
+def _refuse_other(text: str, path: str) -> None:
+    """What is no sweep file has one mistake, and not one a line."""
+    if path.endswith(".py"):
+        hint = f"`tritune init {shell(path)}:NAME` writes the first sweep file of a kernel in it"
+        raise SpecError("is a Python file, not a sweep file", where=path, hint=hint)
+    if _LOCKFILE.match(text):
+        hint = (
+            f"name a sweep file; `tritune check --lockfile {shell(path)}` checks this one, "
+            f"and `tritune compile --locked {shell(path)}` compiles what it locks"
+        )
+        raise SpecError("is a lockfile, not a sweep file", where=path, hint=hint)
+
+
 def _sweep(text: str, path: str, known_targets: Collection[str], *, files: bool) -> Sweep:
+    _refuse_other(text, path)
     document = load(text, path=path)
     file = structure(document)
     base = Path(path).parent

@@ -114,7 +114,16 @@ def _names(document: Document, loc: Loc, text: Any, space: set[str], problem: se
             document.mistake(loc, what, "rename one of the two")
         elif name not in known and "space" in document.value:
             what = f"`{name}` is no axis of the space or of the problem, and no fact of the target"
-            document.mistake(loc, what, did_you_mean(name, sorted(known)))
+            quoted = expression.unquoted([name], _all_texts(document))
+            hint = quoted or did_you_mean(name, sorted(known))
+            document.mistake(loc, what, hint)
+
+
+def _all_texts(document: Document) -> set[str]:
+    """Every text that is a value of an axis."""
+    rows = [row for part in ("shapes", "smoke") for _, row in _rows(document, part)]
+    spaces = [_part(document, (*loc, "space")) for loc in [(), *_section_locs(document)]]
+    return {text for axes in (*rows, *spaces) for raw in axes.values() for text in _texts(raw)}
 
 
 def _problems_twice(document: Document, part: str) -> None:

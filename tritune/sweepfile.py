@@ -74,7 +74,8 @@ def _constraint(text: str) -> str:
     try:
         expression.names(text)
     except expression.ConstraintError as error:
-        hint = f"compare numbers and axes; functions: {', '.join(sorted(expression.FUNCTIONS))}"
+        functions = ", ".join(sorted(expression.FUNCTIONS))
+        hint = error.hint or f"compare numbers and axes; functions: {functions}"
         raise _refuse([Slip((), f"`{text}`: {error}", hint)]) from None
     return text
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 
 
 def plural(number: int, noun: str, many: str = "") -> str:
@@ -13,6 +14,12 @@ def plural(number: int, noun: str, many: str = "") -> str:
 def an(noun: str) -> str:
     """A noun with its article: `an int`, `a list`."""
     return f"{'an' if noun[:1] in 'aeioAEIO' else 'a'} {noun}"  # the types with u are `uint8`
+
+
+def some(items: Sequence[object], most: int = 3) -> str:
+    """The first of several, and how many more there are."""
+    more = f" and {len(items) - most:,} more" if len(items) > most else ""
+    return "; ".join(map(str, items[:most])) + more
 
 
 def shell(*words: object) -> str:

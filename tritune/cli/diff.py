@@ -12,6 +12,7 @@ import click
 from tritune.cli import options as shared
 from tritune.cli.root import NO
 from tritune.errors import EnvironmentFaultError, LockError, TrituneError
+from tritune.words import some
 
 if TYPE_CHECKING:
     from tritune.model import Lock
@@ -71,13 +72,13 @@ def _pairs(old: _Side, new: _Side) -> list[tuple[str, Lock, Lock]]:
 
 
 def _side(text: str) -> _Side:
-    from tritune import git, lock
+    from tritune import lock
 
     revision, colon, path = text.partition(":")
     if Path(text).is_file():
         return _file(Path(text))
     if colon:
-        found = lock.parse(git.text_at(revision, path), text)
+        found = lock.parse(_text_at(revision, path), text)
         # As in git, a path with a dot is relative to where one stands, any other to the top.
         is_relative = path.startswith(("./", "../"))
         return _Side(locks={_in_tree(Path(path)) if is_relative else path: found}, single=True)
@@ -85,8 +86,21 @@ def _side(text: str) -> _Side:
         return _revision(text)
     raise LockError(
         f"`{text}` is neither a file nor a revision",
-        hint="name a lockfile, a revision such as main, or main:kernels/tritune.lock",
+        hint=_SIDE,
     )
+
+
+def _text_at(revision: str, path: str) -> str:
+    from tritune import git
+
+    try:
+        return git.text_at(revision, path)
+    except EnvironmentFaultError:
+        raise
+    except TrituneError as error:
+        there = git.lockfiles(revision) if _is_revision(revision) else ()
+        hint = f"{revision} has {some(there)}" if there else _SIDE
+        raise LockError(error.what, where=error.where, hint=hint) from None
 
 
 def _file(path: Path) -> _Side:
@@ -122,6 +136,7 @@ def _is_revision(text: str) -> bool:
         raise LockError(error.what, where=error.where, hint=_TWO) from None
 
 
+_SIDE = "name a lockfile, a revision such as main, or main:kernels/tritune.lock"
 _TWO = "name two lockfiles: tritune diff OLD NEW"
 
 

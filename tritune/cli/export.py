@@ -63,6 +63,7 @@ def export(
     from tritune import export as exporting
     from tritune.cli import filters
 
+    _refuse_kind(output, is_folder=form == "vllm")
     kept = _kept(path, named, only)
     if form == "configs":
         at = kept.entries[0][0]
@@ -133,6 +134,14 @@ def _silicon(kept: Lock) -> DeviceIdentity:
             hint="take its line from the lockfile's history",
         )
     return kept.devices[0]
+
+
+def _refuse_kind(output: Path | None, *, is_folder: bool) -> None:
+    """What is there may be a pipe; but no file is a folder for tables, and no folder a file."""
+    if output is not None and (output.is_file() if is_folder else output.is_dir()):
+        other = "Directory" if is_folder else "File"
+        what = f"{other} {str(output)!r} is a {'file' if is_folder else 'directory'}."
+        raise click.BadParameter(what, param_hint="'--output'")
 
 
 def _refuse_missing(folder: Path) -> None:

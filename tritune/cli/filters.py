@@ -14,6 +14,7 @@ import click
 from tritune import keys
 from tritune.errors import SpecError
 from tritune.model import Entry, Lock, LockedKey, Rejected, Value
+from tritune.words import some
 
 T = TypeVar("T")
 Locked = tuple[LockedKey, Entry]
@@ -41,10 +42,15 @@ def only(text: str, locks: Iterable[Lock]) -> Callable[[Locked], bool]:
         try:
             return ask(text, *more)
         except expression.ConstraintError as error:
-            raise click.BadParameter(f"{text!r}: {error}", param_hint="'--only'") from None
+            meant = f"; {error.hint}" if error.hint else ""
+            raise click.BadParameter(f"{text!r}: {error}{meant}", param_hint="'--only'") from None
 
-    known = {name for lock in locks for key, _ in lock.entries for name in key_values(key.key)}
+    held = [key_values(key.key) for lock in locks for key, _ in lock.entries]
+    known = {name for values in held for name in values}
     needed = answer(expression.names)
+    texts = {value for values in held for value in values.values()}
+    if quote := expression.unquoted(needed - known, texts):
+        raise click.BadParameter(f"{text!r}: {quote}", param_hint="'--only'")
     _all_known(sorted(needed), known, "'--only'")
     return holds
 
@@ -76,8 +82,14 @@ def kept(text: str, locks: Sequence[Lock]) -> list[Lock]:
     test = only(text, locks)
     left = [keep(lock, [test]) for lock in locks]
     if not any(lock.entries for lock in left):
-        raise SpecError("no entry is left", where=f"--only {text}")
+        raise none_left(text, locks)
     return left
+
+
+def none_left(text: str, locks: Iterable[Lock]) -> SpecError:
+    """What to say where `--only` holds for no entry of *locks*."""
+    keys = list(dict.fromkeys(at.key for lock in locks for at, _ in lock.entries))
+    return SpecError("no entry is left", where=f"--only {text}", hint=f"locked are {some(keys)}")
 
 
 def known_name(name: str, flag: str, locks: Iterable[Lock]) -> str:

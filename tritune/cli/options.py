@@ -4,10 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
-READABLE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+class _Readable(click.Path):
+    """A file that is there; of a slip in its name, the one beside it that is meant."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter as error:
+            if guess := _beside(Path(value)):
+                what = f"{error.message} Did you mean {str(guess)!r}?"
+                raise click.BadParameter(what, ctx=ctx, param=param) from None
+            raise
+
+
+def _beside(path: Path) -> Path | None:
+    from tritune.axisvalues import near
+
+    if path.exists() or not path.parent.is_dir():
+        return None
+    guess = near(path.name, sorted(one.name for one in path.parent.iterdir() if one.is_file()))
+    return path.parent / guess if guess else None
+
+
+READABLE = _Readable(exists=True, dir_okay=False, path_type=Path)
 FOLDER = click.Path(file_okay=False, path_type=Path)
 
 only = click.option(

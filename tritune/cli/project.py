@@ -11,9 +11,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from tritune.axisvalues import near
 from tritune.errors import LockError, SpecError
 from tritune.model import LOCKFILE
 
+_RELATIVE = 'write them from the folder of this file, as "sweeps/*.yaml"'
 _HINT = 'add `[tool.tritune] sweeps = ["sweeps/*.yaml"]` to pyproject.toml'
 
 
@@ -34,7 +36,8 @@ def sweep_files(
     files = sorted({path for glob in globs for path in _matching(pyproject, glob)})
     if not files:
         shown = ", ".join(f"`{glob}`" for glob in globs)
-        raise SpecError(f"no file matches {shown}", where=f"{pyproject}: tool.tritune.sweeps")
+        where, hint = f"{pyproject}: tool.tritune.sweeps", _RELATIVE
+        raise SpecError(f"no file matches {shown}", where=where, hint=hint)
     return tuple(_near(path) for path in files)
 
 
@@ -93,14 +96,17 @@ def _globs(pyproject: Path, hint: str) -> tuple[str, ...]:
     where = f"{pyproject}: tool.tritune.sweeps"
     table = _table(pyproject)
     if "sweeps" not in table:
-        raise SpecError("no sweep file given, and none named here", where=where, hint=hint)
+        what = "no sweep file given, and none named here"
+        slip = next((key for key in table if near(key, ["sweeps"])), "")
+        meant = f"write `sweeps` for its `{slip}`" if slip else hint
+        raise SpecError(what, where=where, hint=meant)
     globs = table["sweeps"]
     if not isinstance(globs, list) or not all(isinstance(glob, str) for glob in globs):
-        raise SpecError("expected a list of file patterns", where=where)
+        raise SpecError("expected a list of file patterns", where=where, hint=hint)
     if not globs:
         raise SpecError("it names no sweep file", where=where, hint=hint)
     if any(Path(glob).is_absolute() or not glob for glob in globs):
-        raise SpecError("patterns are relative to this file", where=where)
+        raise SpecError("patterns are relative to this file", where=where, hint=_RELATIVE)
     return tuple(globs)
 
 

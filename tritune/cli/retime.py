@@ -9,9 +9,10 @@ import click
 
 from tritune.cli import options as shared
 from tritune.cli.root import NO
-from tritune.errors import EnvironmentFaultError, ManyMistakesError, SpecError
+from tritune.errors import EnvironmentFaultError, ManyMistakesError
 
 if TYPE_CHECKING:
+    from tritune.model import Lock
     from tritune.pipeline.retiming import Retiming, Wanted
 
 
@@ -79,16 +80,23 @@ def _wanted(path: Path | None, only: str | None) -> Wanted:
     """The entries that a command line asks for, by their keys."""
     if only is None:
         return lambda _: True
-    from tritune import lock
-    from tritune.cli import filters, project
+    from tritune.cli import filters
 
-    paths = (path,) if path else project.lockfiles()
-    return filters.only(only, [lock.read(each) for each in paths])
+    return filters.only(only, _locks(path))
+
+
+def _locks(path: Path | None) -> list[Lock]:
+    from tritune import lock
+    from tritune.cli import project
+
+    return [lock.read(each) for each in ((path,) if path else project.lockfiles())]
 
 
 def _nothing(found: Retiming, path: Path | None, only: str | None) -> Exception:
     if only is not None:
-        return SpecError("no entry is left", where=f"--only {only}")
+        from tritune.cli import filters
+
+        return filters.none_left(only, _locks(path))
     where = str(path) if path else "the lockfiles of the project"
     return EnvironmentFaultError(
         f"nothing is locked for {found.target}, so there is nothing to time",

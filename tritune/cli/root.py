@@ -44,6 +44,19 @@ class Group(click.Group):
         command: click.Command = getattr(import_module(module), attribute)
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            from tritune.axisvalues import near
+
+            if guess := near(args[0], self.commands_at):
+                what = f"{error.message} Did you mean {guess!r}?"
+                raise click.UsageError(what, ctx=ctx) from None
+            raise
+
 
 class Root(Group):
     """The outermost group: a command's answer, or what stopped it, becomes the exit code."""

@@ -141,9 +141,9 @@ def _begin(job: Job, hands: _Hands, *, last: bool) -> Callable[[], Report]:
     locked = conclude.incumbents(job)
     candidates, illegal = prepare.plan(job, locked)
     job.observer.say(f"{job.info.short}: {job.setting.source}")
-    if job.options.compiled is not None and not dry:
+    if job.options.compiled is not None:
         adopt(job, hands.pool, job.options.compiled)
-    if job.setting.identity is not None and not dry:
+    if job.setting.identity is not None:
         lock.refuse_unwritable(job.lockfile)
     if job.setting.index is not None or dry:
         return _measure(job, hands, (candidates, illegal), locked, last=last)

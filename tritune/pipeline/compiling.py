@@ -98,17 +98,15 @@ def served(pool: Pool, logs: Path) -> bundle.Served:
 
 
 def adopt(job: Job, pool: Pool, folder: Path) -> None:
-    """Take the binaries of *folder* into this machine's compile cache."""
+    """Take the binaries of *folder* into this machine's compile cache; a dry run only looks."""
     turn(pool, job)
+    asked = (folder, served(pool, job.places.logs), job.info.name, job.places.source)
+    if job.options.dry_run:
+        bundle.found(*asked)
+        return
     with job.step("taking the compiled binaries", None) as said:
         try:
-            count = bundle.adopt(
-                folder,
-                served(pool, job.places.logs),
-                job.info.name,
-                job.places.source,
-                job.places.binaries,
-            )
+            count = bundle.adopt(*asked, job.places.binaries)
         except OSError as error:
             what = f"cannot be copied: {error.strerror or error}"
             where = str(error.filename or near(folder.absolute()))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from tritune import expression
 from tritune.contract import quoted
 from tritune.errors import SpecError
-from tritune.model import KernelInfo, Sweep
+from tritune.model import KernelInfo, Problem, Sweep
+from tritune.words import some
 
 
 def narrowed(sweep: Sweep, only: str | None) -> Sweep:
@@ -18,11 +20,22 @@ def narrowed(sweep: Sweep, only: str | None) -> Sweep:
     try:
         kept = tuple(one for one in sweep.problems if expression.truth(only, one.as_dict()))
     except expression.ConstraintError as error:
-        axes = ", ".join(name for name, _ in sweep.problems[0].axes)
-        raise SpecError(str(error), where=f"--only {only}", hint=f"axes: {axes}") from None
+        hint = error.hint or _of_names(only, sweep.problems)
+        raise SpecError(str(error), where=f"--only {only}", hint=hint) from None
     if not kept:
-        raise SpecError("no problem is left", where=f"--only {only}")
+        hint = f"there is {some(sweep.problems)}"
+        raise SpecError("no problem is left", where=f"--only {only}", hint=hint)
     return replace(sweep, problems=kept)
+
+
+def _of_names(only: str, problems: Sequence[Problem]) -> str:
+    """What the names in it may be; a text with no quotes is a name as well."""
+    axes = [name for name, _ in problems[0].axes]
+    with suppress(expression.ConstraintError):
+        texts = {value for problem in problems for _, value in problem.axes}
+        if hint := expression.unquoted(expression.names(only).difference(axes), texts):
+            return hint
+    return f"axes: {', '.join(axes)}"
 
 
 def with_problems(

@@ -44,6 +44,7 @@ def trace(command: Sequence[str], options: TraceOptions) -> Traced:
     return written(tracelog.read(logs), code if code >= 0 else 128 - code, ended, options)
 
 
+_AS_A_SHELL = "name a program as a shell takes it: tritune trace -- python train.py"
 _USAGE = "tritune trace -- python train.py writes one"
 
 
@@ -56,7 +57,7 @@ def _refuse_missing(program: str) -> None:
 
 def _cannot_run(program: str, why: str) -> SpecError:
     is_script = program.endswith(".py") and Path(program).is_file()
-    hint = f"tritune trace -- python {shell(program)}" if is_script else ""
+    hint = f"tritune trace -- python {shell(program)}" if is_script else _AS_A_SHELL
     return SpecError(f"it cannot be run: {why}", where=program, hint=hint)
 
 

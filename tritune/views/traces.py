@@ -26,7 +26,7 @@ SHOWN = 20
 _KEPT_OUT = "python -I, -E and -S, and a child with an environment of its own, keep it out"
 _NOT_REACHED = {
     "": f": the tracer started in none ({_KEPT_OUT})",
-    "started": f": the tracer started, and where it did nothing imported Triton ({_KEPT_OUT})",
+    "started": f": the tracer ran, but no process that it ran in imported Triton ({_KEPT_OUT})",
 }
 """Why there is nothing, by how far the tracer came."""
 SHOWN_LEFT = 3
