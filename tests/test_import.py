@@ -568,26 +568,28 @@ def test_the_next_step_has_paths_as_words_of_a_shell(project, tmp_path):
 
 
 @pytest.mark.lowering
-def test_a_config_outside_the_space_is_taken_and_told_and_one_that_does_not_compile_is_refused(
+def test_a_config_outside_the_space_is_taken_and_told_and_one_that_does_not_compile_is_left(
     project, tmp_path
 ):
     rows = {"1000": {"BLOCK": 1024, "num_warps": 4}, "4096": {"BLOCK": 17, "num_warps": 4}}
     path = table(tmp_path, rows, "mine.json")
-    fine = table(tmp_path, {"1000": rows["1000"]}, "fine.json")
+    bad = table(tmp_path, {"4096": rows["4096"]}, "bad.json")
     lines = (project.folder / "ops.py").read_text(encoding="utf-8").splitlines()
     line = next(number for number, text in enumerate(lines, 1) if "tl.arange" in text)
 
-    refused = run("import", path, *SCALE, "--axis", "n")
-    taken = run("import", fine, *SCALE, "--axis", "n")
+    refused = run("import", bad, *SCALE, "--axis", "n")
+    taken = run("import", path, *SCALE, "--axis", "n")
 
-    assert (refused.exit_code, taken.exit_code) == (2, 0)
-    assert refused.stderr == (
-        f"error: {path}:6: 4096: `scale_kernel` cannot run BLOCK=17 num_warps=4 at n=4096 x=f32 "
-        f"y=f32: ValueError: arange's range must be a power of 2 (ops.py:{line})\n"
+    why = (
+        "`scale_kernel` cannot run BLOCK=17 num_warps=4 at n=4096 x=f32 y=f32: ValueError: "
+        f"arange's range must be a power of 2 (ops.py:{line})\n"
     )
+    assert (refused.exit_code, taken.exit_code) == (2, 0)
+    assert refused.stderr == f"error: {bad}:2: 4096: {why}"
+    assert taken.stdout == f"{project.lockfile}: scale_kernel on H200: 1 added\n"
     assert taken.stderr == (
-        f"{fine}: it has nothing for 1 problem of the sweep file\n"
-        f"{fine}: n=1000 x=f32 y=f32: BLOCK=1024 is not in the sweep file's `space:`; it is locked "
+        f"{path}:6: 4096: not taken: {why}"
+        f"{path}: n=1000 x=f32 y=f32: BLOCK=1024 is not in the sweep file's `space:`; it is locked "
         "all the same\n"
         "next: tritune sweep sweeps/scale.yaml times them, and says what beats them\n"
     )

@@ -160,11 +160,8 @@ def _for_group(outcome: Compiled | Rejected, one: Group, target: Target) -> Comp
     """What the compile of a TTGIR says of one group that has it."""
     if isinstance(outcome, Rejected):
         return replace(outcome, candidate=one.candidate)
-    if outcome.shared_bytes > target.shared_bytes:
-        return grouping.too_big(one.candidate, outcome.shared_bytes, target)
-    if outcome.tensor_memory > target.tensor_memory:
-        detail = f"{outcome.tensor_memory} columns, {target.tensor_memory} available"
-        return Rejected(candidate=one.candidate, reason=Reason.TENSOR_MEMORY, detail=detail)
+    if why := grouping.unfit(outcome, target):
+        return replace(why, candidate=one.candidate)
     return replace(outcome, candidate=one.candidate, key=one.launches.key, aliases=one.aliases)
 
 

@@ -103,7 +103,11 @@ def import_tables(files: Sequence[str], options: ImportOptions) -> Imports:
     lock.refuse_unwritable(path)
     if to.swept is None:
         keytext.check(options.key, to.receiver)
-    fits = _settled(_fitting(tables, _receive(to, path, options), left), left)
+    found = _fitting(tables, _receive(to, path, options), left)
+    left += (error for fit in found for error in fit.taken.failing)
+    fits = _settled(found, left)
+    if not fits:
+        raise of_many(left)
     written = [_write(one, to, path, force=options.force) for one in fits]
     if options.sweep is None:
         tuning = unasked.files_of(to.receiver.kernel, options.project)
