@@ -263,11 +263,35 @@ HAS = "it has BLOCK_K, BLOCK_M, BLOCK_N, GROUP_M, num_stages, num_warps"
         (
             {**OWN, "BLOCK_M": "64"},
             {},
-            "t.json:2: 64: `BLOCK_M` is '64', where the kernel's is 64",
+            (
+                't.json:2: 64: `BLOCK_M` is the text "64", where an integer is expected\n'
+                "hint: write 64 without quotes"
+            ),
         ),
-        ({**OWN, "BLOCK_M": True}, {}, "t.json:2: 64: `BLOCK_M` is True, where the kernel's is 64"),
-        ({**OWN, "BLOCK_M": None}, {}, "t.json:2: 64: `BLOCK_M` is None, where the kernel's is 64"),
-        ({**OWN, "num_ctas": "2"}, {}, "t.json:2: 64: `num_ctas` is '2', where the kernel's is 1"),
+        *[
+            (
+                {**OWN, "BLOCK_M": value},
+                {},
+                (
+                    f"t.json:2: 64: `BLOCK_M` is {told}, where an integer is expected\n"
+                    "hint: the kernel's own is 64"
+                ),
+            )
+            for value, told in (
+                (True, "True"),
+                (None, "None"),
+                (64.0, "64.0"),
+                ("x", 'the text "x"'),
+            )
+        ],
+        (
+            {**OWN, "num_ctas": "2"},
+            {},
+            (
+                't.json:2: 64: `num_ctas` is the text "2", where an integer is expected\n'
+                "hint: write 2 without quotes"
+            ),
+        ),
         ({**OWN, "X": 1}, {"X": "BLOCK_M"}, "t.json:2: 64: two of its names become `BLOCK_M`"),
     ],
 )

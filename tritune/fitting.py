@@ -10,7 +10,7 @@ from tritune.configtables import CACHED, Row, Table
 from tritune.errors import NothingFitsError, TableError
 from tritune.keys import dtype_name, joined, split
 from tritune.model import FIELDS, LAUNCH_OPTIONS, RARE, Config, Value
-from tritune.words import plural
+from tritune.words import mistyped, plural
 
 _QUANTIZED = {"fp8": "f8", "int8": "i8"}
 """How vLLM's name of a quantization begins, and the dtype of a tensor that is quantized so."""
@@ -105,8 +105,10 @@ def _check_type(name: str, value: Value, row: Row, own: Mapping[str, Value]) -> 
         like = 1
     is_said = value is not None or name not in LAUNCH_OPTIONS
     if like is not None and is_said and type(value) is not type(like):
-        what = f"`{name}` is {value!r}, where the kernel's is {like!r}"
-        raise TableError(what, where=row.where)
+        hint = f"the kernel's own is {like!r}" if name in own else "write a number"
+        if type(like) is int and isinstance(value, str) and value.isdecimal():
+            hint = f"write {value} without quotes"
+        raise TableError(f"`{name}` is {mistyped(value, like)}", where=row.where, hint=hint)
 
 
 def fits(row: Row, key: str, receiver: Receiver) -> bool:

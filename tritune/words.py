@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import shlex
+
+_TYPES = {
+    bool: "True or False",
+    int: "an integer",
+    float: "a number with a point",
+    str: "a text",
+    type(None): "None",
+}
 
 
 def plural(number: int, noun: str, many: str = "") -> str:
@@ -13,6 +22,12 @@ def plural(number: int, noun: str, many: str = "") -> str:
 def an(noun: str) -> str:
     """A noun with its article: `an int`, `a list`."""
     return f"{'an' if noun[:1] in 'aeioAEIO' else 'a'} {noun}"  # the types with u are `uint8`
+
+
+def mistyped(value: object, like: object) -> str:
+    """What a value of the wrong type is: `the text "64", where an integer is expected`."""
+    told = f"the text {json.dumps(value)}" if isinstance(value, str) else repr(value)
+    return f"{told}, where {_TYPES.get(type(like), repr(like))} is expected"
 
 
 def shell(*words: object) -> str:
