@@ -381,6 +381,11 @@ def test_a_template_that_makes_no_whole_key_is_refused(template, said):
         ),
         ("K=1 K=2", "--key: `K` is given twice"),
         ("a=fp61", "--key: `a` is `fp61`, which is no dtype\nhint: did you mean `f16`?"),
+        ("a=half", "--key: `a` is `half`, which is no dtype\nhint: did you mean `f16`?"),
+        (
+            "b=torch.LONG(unaligned)",
+            ("--key: `b` is `torch.LONG(unaligned)`, which is no dtype\nhint: did you mean `i64`?"),
+        ),
         ("a=64", "--key: `a` is `64`, which is no dtype\nhint: as f16, bf16 or f32(unaligned)"),
     ],
 )
