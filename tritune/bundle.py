@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +22,8 @@ Served = tuple[tuple[str, str], ...]
 """What has to be equal where the binaries are used, by name."""
 
 
-def write(folder: Path, served: Served, kernel: str, source: str, binaries: Path) -> int:
-    """Add the binaries of one kernel; how many there are.
+def write(folder: Path, served: Served, kernel: str, source: str, entries: Iterable[Path]) -> int:
+    """Add binaries of one kernel, which are folders of a compile cache; how many these are.
 
     Raises:
         SpecError: the folder holds binaries that serve elsewhere.
@@ -33,7 +33,7 @@ def write(folder: Path, served: Served, kernel: str, source: str, binaries: Path
         before = _manifest(folder)
         _refuse(folder, _differences(before["served"], served), "choose another folder")
         kernels = before["kernels"]
-    count = _copy(binaries, folder / source)
+    count = _copy(entries, folder / source)
     manifest = {
         "format": FORMAT,
         "served": dict(served),
@@ -66,7 +66,7 @@ def adopt(folder: Path, served: Served, kernel: str, source: str, binaries: Path
             where=str(folder / source),
             hint=AGAIN,
         )
-    return _copy(folder / source, binaries)
+    return _copy((folder / source).iterdir(), binaries)
 
 
 def _manifest(folder: Path) -> dict[str, Any]:
@@ -109,12 +109,12 @@ def _refuse(folder: Path, differences: list[str], hint: str) -> None:
         )
 
 
-def _copy(here: Path, there: Path) -> int:
-    """Copy the cache entries that are not there yet; how many entries *here* has.
+def _copy(found: Iterable[Path], there: Path) -> int:
+    """Copy the cache entries that are not there yet; how many entries are among those *found*.
 
     A group file names its members by their absolute paths, so it is written anew.
     """
-    entries = [path for path in here.iterdir() if any(path.glob("__grp__*.json"))]
+    entries = [path for path in found if any(path.glob("__grp__*.json"))]
     for entry in entries:
         to = there / entry.name
         if any(to.glob("__grp__*.json")):
