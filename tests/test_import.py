@@ -600,12 +600,15 @@ def test_the_next_step_has_paths_as_words_of_a_shell(project, tmp_path):
 
 
 @pytest.mark.lowering
-def test_a_config_outside_the_space_is_taken_and_told_and_one_that_does_not_compile_is_left(
+def test_a_config_outside_the_space_is_taken_and_told_and_what_cannot_run_is_left(
     project, tmp_path
 ):
-    rows = {"1000": {"BLOCK": 1024, "num_warps": 4}, "4096": {"BLOCK": 17, "num_warps": 4}}
+    project.take_shared_memory(available=2000)
+    guarded = "constraints: [num_warps <= 4, n % (8 - num_warps) == 0, num_warps < 8]\nshapes:"
+    project.edit("sweeps/scale.yaml", "shapes:", guarded)
+    rows = {"1000": {"BLOCK": 256, "num_warps": 8}, "4096": {"BLOCK": 17, "num_warps": 4}}
     path = table(tmp_path, rows, "mine.json")
-    bad = table(tmp_path, {"4096": rows["4096"]}, "bad.json")
+    bad = table(tmp_path, rows | {"1000": {"BLOCK": 1024, "num_warps": 4}}, "bad.json")
     lines = (project.folder / "ops.py").read_text(encoding="utf-8").splitlines()
     line = next(number for number, text in enumerate(lines, 1) if "tl.arange" in text)
 
@@ -617,12 +620,18 @@ def test_a_config_outside_the_space_is_taken_and_told_and_one_that_does_not_comp
         f"arange's range must be a power of 2 (ops.py:{line})\n"
     )
     assert (refused.exit_code, taken.exit_code) == (2, 0)
-    assert refused.stderr == f"error: {bad}:2: 4096: {why}"
+    assert refused.stderr == (
+        f"error: {bad}:2: 1000: `scale_kernel` cannot run BLOCK=1024 num_warps=4 at n=1000 x=f32 "
+        "y=f32: too much shared memory: at least 2048 bytes, 2000 available\n"
+        f"error: {bad}:6: 4096: {why}"
+    )
     assert taken.stdout == f"{project.lockfile}: scale_kernel on H200: 1 added\n"
     assert taken.stderr == (
         f"{path}:6: 4096: not taken: {why}"
-        f"{path}: n=1000 x=f32 y=f32: BLOCK=1024 is not in the sweep file's `space:`; it is locked "
-        "all the same\n"
+        f"{path}: n=1000 x=f32 y=f32: the sweep file's `num_warps <= 4` and `num_warps < 8` rule "
+        "its config out; it is locked all the same\n"
+        f"{path}: n=1000 x=f32 y=f32: num_warps=8 is not in the sweep file's `space:`; it is "
+        "locked all the same\n"
         "next: tritune sweep sweeps/scale.yaml times them, and says what beats them\n"
     )
 
