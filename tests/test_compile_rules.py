@@ -195,6 +195,22 @@ def test_what_cannot_fit_is_out_before_llvm_with_its_need_and_the_limit():
     )
 
 
+@pytest.mark.parametrize(
+    ("facts", "reason", "detail"),
+    [
+        ({}, None, ""),
+        ({"shared_bytes": 232449}, Reason.SHARED, "232449 bytes, 232448 available"),
+        ({"tensor_memory": 512}, Reason.TENSOR_MEMORY, "512 columns, 0 available"),
+        ({"threads": 2048}, Reason.THREADS, "2048 threads, 1024 available"),
+    ],
+)
+def test_a_binary_that_does_not_fit_is_out_with_its_need_and_the_limit(facts, reason, detail):
+    unfit = grouping.unfit(replace(compiled(), **facts), H200)
+
+    found = (unfit.reason, unfit.detail) if unfit else (None, "")
+    assert found == (reason, detail)
+
+
 def test_binaries_that_turn_out_equal_are_merged_and_launches_of_other_grids_are_not():
     pairs = [
         launches(BLOCK=64),
