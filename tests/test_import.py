@@ -338,21 +338,31 @@ def test_a_template_and_a_row_make_a_key_as_a_call_has_it(template, key):
 
 
 @pytest.mark.parametrize(
-    ("template", "said"),
+    ("template", "axis", "said"),
     [
         (
             "N=8 a=f16",
+            "M",
             (
                 "t.json:2: 64: a key of `matmul_kernel` also has `K`, `b`\n"
                 'hint: --key "K=... b=...", or --sweep FILE, whose problems have all of it'
             ),
         ),
-        ("N={Z}", "t.json:2: 64: the table has nothing for `{Z}`\nhint: it has M"),
+        ("N={Z}", "M", "t.json:2: 64: the table has nothing for `{Z}`\nhint: it has M"),
+        (
+            "N=8 K=8 a=f16 b=f16",
+            "m",
+            (
+                "t.json:2: 64: a key of `matmul_kernel` also has `M`\n"
+                "hint: --axis NAME: the sizes are of `m`, which is no part of it; or "
+                '--key "M=...", or --sweep FILE, whose problems have all of it'
+            ),
+        ),
     ],
 )
-def test_a_template_that_makes_no_whole_key_is_refused(template, said):
+def test_a_template_that_makes_no_whole_key_is_refused(template, axis, said):
     with pytest.raises(TableError) as caught:
-        fitting.key_of(row(), template, RECEIVER)
+        fitting.key_of(replace(row(), parts=((axis, "64"),)), template, RECEIVER)
 
     assert str(caught.value) == said
 
@@ -1202,7 +1212,8 @@ def test_a_key_in_python_that_no_launch_has_is_refused_and_a_dtype_that_gives_wa
             ("*/k.autotune.json", "--sweep", "sweeps/scale.yaml"),
             (
                 "*/k.autotune.json: no file matches the pattern\n\n"
-                "hint: Triton's autotuner writes such files under TRITON_CACHE_AUTOTUNING=1\n"
+                "hint: Triton's autotuner writes such files under TRITON_CACHE_AUTOTUNING=1, into "
+                "TRITON_CACHE_DIR or ~/.triton/cache\n"
             ),
         ),
         (

@@ -220,15 +220,22 @@ def key_of(row: Row, template: str, receiver: Receiver) -> str:
         tensors = list(receiver.tensors)
     needed = [*receiver.scalars, *(receiver.tensors if receiver.all_tensors else tensors)]
     if missing := [name for name in needed if name not in found]:
+        hint = f'--key "{" ".join(f"{name}=..." for name in missing)}", or --sweep FILE, whose '
         raise TableError(
             f"a key of `{receiver.short}` also has {', '.join(f'`{name}`' for name in missing)}",
             where=row.where,
-            hint=f'--key "{" ".join(f"{name}=..." for name in missing)}", or --sweep FILE, whose '
-            "problems have all of it",
+            hint=f"{_misnamed(row, receiver)}{hint}problems have all of it",
         )
     for name in tensors:
         found[name] = _tensor(found[name])
     return joined((name, found[name]) for name in needed)
+
+
+def _misnamed(row: Row, receiver: Receiver) -> str:
+    axis = row.parts[0][0] if row.parts else ""
+    if not axis or axis in _known(receiver):
+        return ""
+    return f"--axis NAME: the sizes are of `{axis}`, which is no part of it; or "
 
 
 def _known(receiver: Receiver) -> Sequence[str]:

@@ -11,7 +11,10 @@ from tritune.errors import TableError
 from tritune.pipeline.asking import ask
 
 VLLM, CONFIGS, AUTOTUNE = "vllm", "configs", "autotune-cache"
-_WRITTEN = "Triton's autotuner writes such files under TRITON_CACHE_AUTOTUNING=1"
+_WRITTEN = (
+    "Triton's autotuner writes such files under TRITON_CACHE_AUTOTUNING=1, into TRITON_CACHE_DIR "
+    "or ~/.triton/cache"
+)
 
 
 def read(file: str, form: str | None, axis: str) -> Table:
