@@ -542,6 +542,19 @@ def test_an_entry_has_one_status_and_a_reason(made, today, status, why):
     assert judge(made, today) == (Status(status), why)
 
 
+def test_an_imported_config_that_takes_more_than_the_gpu_has_is_stale(project):
+    project.take_shared_memory(available=2000, blocks=(1024, 256))
+
+    result = run("check")
+
+    assert result.exit_code == 1
+    assert result.stdout.splitlines()[0] == (
+        "tritune.lock:9: stale: scale_kernel on H200: n=1000 x=f32 y=f32: the kernel cannot run "
+        "it: too much shared memory: at least 2048 bytes, 2000 available"
+    )
+    assert "2 checked: 1 stale · 1 unmeasured" in result.stdout
+
+
 def test_a_strict_check_fails_for_all_that_is_not_fresh():
     assert failing(strict=False) == DUE == {Status.STALE, Status.MISSING, Status.UNSETTLED}
     assert failing(strict=True) == set(Status) - {Status.FRESH}

@@ -323,8 +323,11 @@ def test_a_second_run_compiles_nothing_and_an_edit_only_what_it_changes(project)
 
 
 def test_a_folder_of_binaries_serves_elsewhere_and_leaves_nothing_to_compile(project):
-    sweep, made = project.sweep(warps="[2, 4]"), project.folder / "made"
-    project.compile(sweep, output=made)
+    made, fewer = project.folder / "made", project.folder / "fewer"
+    sweep = project.sweep(warps="[2, 4]")
+    both = project.compile(sweep, output=made)
+    default = project.compile(project.sweep(), output=fewer)
+    project.sweep(warps="[2, 4]")
     project.cache(project.folder / "elsewhere")
     shutil.rmtree(project.folder / "cache")  # its paths must not be needed
 
@@ -334,6 +337,10 @@ def test_a_folder_of_binaries_serves_elsewhere_and_leaves_nothing_to_compile(pro
 
     text = " ".join(result.stdout.split())
     assert "compiling 2 of 2 distinct binaries for A100, 2 from the cache" in text
+    counts = [one.steps[-1].text.partition(" in ")[0] for one in (both, default)]
+    # What others have compiled before is in the same cache.
+    assert counts == ["2 binaries", "1 binary"]
+    assert len([*(fewer / source_in(fewer)).iterdir()]) == 1
 
 
 def test_a_folder_of_binaries_that_does_not_serve_says_why_field_by_field(project, monkeypatch):

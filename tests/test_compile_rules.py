@@ -195,6 +195,22 @@ def test_what_cannot_fit_is_out_before_llvm_with_its_need_and_the_limit():
     )
 
 
+@pytest.mark.parametrize(
+    ("facts", "reason", "detail"),
+    [
+        ({}, None, ""),
+        ({"shared_bytes": 232449}, Reason.SHARED, "232449 bytes, 232448 available"),
+        ({"tensor_memory": 512}, Reason.TENSOR_MEMORY, "512 columns, 0 available"),
+        ({"threads": 2048}, Reason.THREADS, "2048 threads, 1024 available"),
+    ],
+)
+def test_a_binary_that_does_not_fit_is_out_with_its_need_and_the_limit(facts, reason, detail):
+    unfit = grouping.unfit(replace(compiled(), **facts), H200)
+
+    found = (unfit.reason, unfit.detail) if unfit else (None, "")
+    assert found == (reason, detail)
+
+
 def test_binaries_that_turn_out_equal_are_merged_and_launches_of_other_grids_are_not():
     pairs = [
         launches(BLOCK=64),
@@ -347,7 +363,7 @@ def test_binaries_that_moved_are_found_where_they_are_now(tmp_path):
     made = cache(tmp_path / "made", "a", "b")
     (made / "half").mkdir()
 
-    written = bundle.write(tmp_path / "out", SERVED, "ops:add", "5ec2", made)
+    written = bundle.write(tmp_path / "out", SERVED, "ops:add", "5ec2", made.iterdir())
     here = tmp_path / "here"
     adopted = bundle.adopt(tmp_path / "out", SERVED, "ops:add", "5ec2", here)
 
@@ -358,11 +374,13 @@ def test_binaries_that_moved_are_found_where_they_are_now(tmp_path):
 
 def test_a_folder_takes_a_second_kernel_but_not_one_for_another_triton(tmp_path):
     made, out = cache(tmp_path / "made", "a"), tmp_path / "out"
-    bundle.write(out, SERVED, "ops:add", "5ec2", made)
+    bundle.write(out, SERVED, "ops:add", "5ec2", made.iterdir())
 
-    bundle.write(out, SERVED, "ops:double", "77aa", made)
+    bundle.write(out, SERVED, "ops:double", "77aa", made.iterdir())
     with pytest.raises(SpecError) as caught:
-        bundle.write(out, (*SERVED[:1], ("Triton", "3.6.0"), *SERVED[2:]), "ops:x", "1", made)
+        bundle.write(
+            out, (*SERVED[:1], ("Triton", "3.6.0"), *SERVED[2:]), "ops:x", "1", made.iterdir()
+        )
 
     manifest = json.loads((out / "manifest.json").read_text(encoding="utf-8"))
     assert manifest["kernels"] == {"ops:add": "5ec2", "ops:double": "77aa"}
@@ -374,7 +392,7 @@ def test_a_folder_takes_a_second_kernel_but_not_one_for_another_triton(tmp_path)
 
 def test_every_field_that_differs_is_named(tmp_path):
     made, out = cache(tmp_path / "made", "a"), tmp_path / "out"
-    bundle.write(out, (*SERVED, ("TRITON_X", "1")), "ops:add", "5ec2", made)
+    bundle.write(out, (*SERVED, ("TRITON_X", "1")), "ops:add", "5ec2", made.iterdir())
     here = (("target", "cuda:80"), *SERVED[1:], ("TRITON_Y", "2"))
 
     with pytest.raises(SpecError) as caught:
@@ -392,7 +410,7 @@ AGAIN = "\nhint: copy the whole folder again, or make it again: `tritune compile
 
 def test_a_folder_that_lost_its_binaries_says_so(tmp_path):
     made, out = cache(tmp_path / "made", "a"), tmp_path / "out"
-    bundle.write(out, SERVED, "ops:add", "5ec2", made)
+    bundle.write(out, SERVED, "ops:add", "5ec2", made.iterdir())
     shutil.rmtree(out / "5ec2")
 
     with pytest.raises(SpecError) as caught:
@@ -424,7 +442,7 @@ def test_a_manifest_that_lacks_a_field_says_which(tmp_path, manifest, field):
 
 def test_a_folder_that_was_copied_in_part_says_which_file_of_it_is_cut_off(tmp_path):
     made, out = cache(tmp_path / "made", "a"), tmp_path / "out"
-    bundle.write(out, SERVED, "ops:add", "5ec2", made)
+    bundle.write(out, SERVED, "ops:add", "5ec2", made.iterdir())
     group = out / "5ec2" / "a" / "__grp__add.json"
     group.write_text(group.read_text(encoding="utf-8")[:20], encoding="utf-8")
 

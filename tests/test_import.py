@@ -39,6 +39,9 @@ ROOT = Path(__file__).parent.parent
 MATMUL = "kernels.matmul:matmul_kernel"
 NAME = "E=8,N=14336,device_name=NVIDIA_H200,dtype=fp8_w8a8,block_shape=[128,128].json"
 OWN = {"BLOCK_M": 64, "BLOCK_N": 128, "BLOCK_K": 32, "GROUP_M": 8, "num_warps": 4, "num_stages": 4}
+A_TABLE = 'a table is {"64": {"BLOCK_SIZE_M": 64, ...}, "128": ...}'
+CUT = "copy it again, should it be cut off; "
+TIMES = 'a file of Triton\'s autotuner is {"key": [...], "configs_timings": [[config, times], ...]}'
 RECEIVER = Receiver(
     kernel=MATMUL,
     default=Config.of(OWN),
@@ -98,17 +101,11 @@ def test_a_table_of_vllms_says_its_sizes_its_device_and_its_triton():
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "t.json:1: is not JSON: expecting value"),
-        ("[]", "t.json:1: expected an object, got []"),
-        ("{}", "t.json: it holds no config"),
-        ('{\n"64": 3}', "t.json:2: 64: expected an object, got 3"),
-        (
-            '{\n"big": {}}',
-            (
-                't.json:2: big: expected a size of M, got "big"\n'
-                'hint: a table is {"64": {"BLOCK_SIZE_M": 64, ...}, "128": ...}'
-            ),
-        ),
+        ("", f"t.json:1: is not JSON: expecting value\nhint: {CUT}{A_TABLE}"),
+        ("[]", f"t.json:1: expected an object, got []\nhint: {A_TABLE}"),
+        ("{}", f"t.json: it holds no config\nhint: {A_TABLE}"),
+        ('{\n"64": 3}', f"t.json:2: 64: expected an object, got 3\nhint: {A_TABLE}"),
+        ('{\n"big": {}}', f't.json:2: big: expected a size of M, got "big"\nhint: {A_TABLE}'),
         (
             '{"key": [1], "configs_timings": []}',
             (
@@ -118,15 +115,18 @@ def test_a_table_of_vllms_says_its_sizes_its_device_and_its_triton():
         ),
         (
             '{"64": {\n"BLOCK_SIZE_M": [1]}}',
-            "t.json:2: 64.BLOCK_SIZE_M: expected a value, got [1]",
+            (
+                "t.json:2: 64.BLOCK_SIZE_M: expected a value, got [1]\n"
+                "hint: a value is a number, a text, true, false or null"
+            ),
         ),
-        ('{"64": {},\n"64": {}}', 't.json:2: "64" stands twice, first on line 1'),
+        (
+            '{"64": {},\n"64": {}}',
+            't.json:2: "64" stands twice, first on line 1\nhint: leave one of the two out',
+        ),
         (
             f'{{"{"9" * 5000}": {{}}}}',
-            (
-                f't.json:1: {"9" * 5000}: expected a size of M, got "{"9" * 39}\n'
-                'hint: a table is {"64": {"BLOCK_SIZE_M": 64, ...}, "128": ...}'
-            ),
+            f't.json:1: {"9" * 5000}: expected a size of M, got "{"9" * 39}\nhint: {A_TABLE}',
         ),
     ],
 )
@@ -191,11 +191,14 @@ def test_it_is_the_file_that_tritons_own_autotuner_writes():
         ),
         (
             '{"key": [],\n"configs_timings": [3]}',
-            "k.json:2: configs_timings.0: expected a config and its times, got 3",
+            f"k.json:2: configs_timings.0: expected a config and its times, got 3\nhint: {TIMES}",
         ),
         (
             autotune_file(1.0, key=("torch.float16", 3)),
-            'k.json:1: key: expected values and then dtypes, got ["torch.float16", 3]',
+            (
+                'k.json:1: key: expected values and then dtypes, got ["torch.float16", 3]\n'
+                f"hint: {TIMES}"
+            ),
         ),
     ],
 )
@@ -263,11 +266,35 @@ HAS = "it has BLOCK_K, BLOCK_M, BLOCK_N, GROUP_M, num_stages, num_warps"
         (
             {**OWN, "BLOCK_M": "64"},
             {},
-            "t.json:2: 64: `BLOCK_M` is '64', where the kernel's is 64",
+            (
+                't.json:2: 64: `BLOCK_M` is the text "64", where an integer is expected\n'
+                "hint: write 64 without quotes"
+            ),
         ),
-        ({**OWN, "BLOCK_M": True}, {}, "t.json:2: 64: `BLOCK_M` is True, where the kernel's is 64"),
-        ({**OWN, "BLOCK_M": None}, {}, "t.json:2: 64: `BLOCK_M` is None, where the kernel's is 64"),
-        ({**OWN, "num_ctas": "2"}, {}, "t.json:2: 64: `num_ctas` is '2', where the kernel's is 1"),
+        *[
+            (
+                {**OWN, "BLOCK_M": value},
+                {},
+                (
+                    f"t.json:2: 64: `BLOCK_M` is {told}, where an integer is expected\n"
+                    "hint: the kernel's own is 64"
+                ),
+            )
+            for value, told in (
+                (True, "True"),
+                (None, "None"),
+                (64.0, "64.0"),
+                ("x", 'the text "x"'),
+            )
+        ],
+        (
+            {**OWN, "num_ctas": "2"},
+            {},
+            (
+                't.json:2: 64: `num_ctas` is the text "2", where an integer is expected\n'
+                "hint: write 2 without quotes"
+            ),
+        ),
         ({**OWN, "X": 1}, {"X": "BLOCK_M"}, "t.json:2: 64: two of its names become `BLOCK_M`"),
     ],
 )
@@ -311,21 +338,31 @@ def test_a_template_and_a_row_make_a_key_as_a_call_has_it(template, key):
 
 
 @pytest.mark.parametrize(
-    ("template", "said"),
+    ("template", "axis", "said"),
     [
         (
             "N=8 a=f16",
+            "M",
             (
                 "t.json:2: 64: a key of `matmul_kernel` also has `K`, `b`\n"
                 'hint: --key "K=... b=...", or --sweep FILE, whose problems have all of it'
             ),
         ),
-        ("N={Z}", "t.json:2: 64: the table has nothing for `{Z}`\nhint: it has M"),
+        ("N={Z}", "M", "t.json:2: 64: the table has nothing for `{Z}`\nhint: it has M"),
+        (
+            "N=8 K=8 a=f16 b=f16",
+            "m",
+            (
+                "t.json:2: 64: a key of `matmul_kernel` also has `M`\n"
+                "hint: --axis NAME: the sizes are of `m`, which is no part of it; or "
+                '--key "M=...", or --sweep FILE, whose problems have all of it'
+            ),
+        ),
     ],
 )
-def test_a_template_that_makes_no_whole_key_is_refused(template, said):
+def test_a_template_that_makes_no_whole_key_is_refused(template, axis, said):
     with pytest.raises(TableError) as caught:
-        fitting.key_of(row(), template, RECEIVER)
+        fitting.key_of(replace(row(), parts=((axis, "64"),)), template, RECEIVER)
 
     assert str(caught.value) == said
 
@@ -354,6 +391,11 @@ def test_a_template_that_makes_no_whole_key_is_refused(template, said):
         ),
         ("K=1 K=2", "--key: `K` is given twice"),
         ("a=fp61", "--key: `a` is `fp61`, which is no dtype\nhint: did you mean `f16`?"),
+        ("a=half", "--key: `a` is `half`, which is no dtype\nhint: did you mean `f16`?"),
+        (
+            "b=torch.LONG(unaligned)",
+            ("--key: `b` is `torch.LONG(unaligned)`, which is no dtype\nhint: did you mean `i64`?"),
+        ),
         ("a=64", "--key: `a` is `64`, which is no dtype\nhint: as f16, bf16 or f32(unaligned)"),
     ],
 )
@@ -568,27 +610,38 @@ def test_the_next_step_has_paths_as_words_of_a_shell(project, tmp_path):
 
 
 @pytest.mark.lowering
-def test_a_config_outside_the_space_is_taken_and_told_and_one_that_does_not_compile_is_refused(
+def test_a_config_outside_the_space_is_taken_and_told_and_what_cannot_run_is_left(
     project, tmp_path
 ):
-    rows = {"1000": {"BLOCK": 1024, "num_warps": 4}, "4096": {"BLOCK": 17, "num_warps": 4}}
+    project.take_shared_memory(available=2000)
+    guarded = "constraints: [num_warps <= 4, n % (8 - num_warps) == 0, num_warps < 8]\nshapes:"
+    project.edit("sweeps/scale.yaml", "shapes:", guarded)
+    rows = {"1000": {"BLOCK": 256, "num_warps": 8}, "4096": {"BLOCK": 17, "num_warps": 4}}
     path = table(tmp_path, rows, "mine.json")
-    fine = table(tmp_path, {"1000": rows["1000"]}, "fine.json")
+    bad = table(tmp_path, rows | {"1000": {"BLOCK": 1024, "num_warps": 4}}, "bad.json")
     lines = (project.folder / "ops.py").read_text(encoding="utf-8").splitlines()
     line = next(number for number, text in enumerate(lines, 1) if "tl.arange" in text)
 
-    refused = run("import", path, *SCALE, "--axis", "n")
-    taken = run("import", fine, *SCALE, "--axis", "n")
+    refused = run("import", bad, *SCALE, "--axis", "n")
+    taken = run("import", path, *SCALE, "--axis", "n")
 
+    why = (
+        "`scale_kernel` cannot run BLOCK=17 num_warps=4 at n=4096 x=f32 y=f32: ValueError: "
+        f"arange's range must be a power of 2 (ops.py:{line})\n"
+    )
     assert (refused.exit_code, taken.exit_code) == (2, 0)
     assert refused.stderr == (
-        f"error: {path}:6: 4096: `scale_kernel` cannot run BLOCK=17 num_warps=4 at n=4096 x=f32 "
-        f"y=f32: ValueError: arange's range must be a power of 2 (ops.py:{line})\n"
+        f"error: {bad}:2: 1000: `scale_kernel` cannot run BLOCK=1024 num_warps=4 at n=1000 x=f32 "
+        "y=f32: too much shared memory: at least 2048 bytes, 2000 available\n"
+        f"error: {bad}:6: 4096: {why}"
     )
+    assert taken.stdout == f"{project.lockfile}: scale_kernel on H200: 1 added\n"
     assert taken.stderr == (
-        f"{fine}: it has nothing for 1 problem of the sweep file\n"
-        f"{fine}: n=1000 x=f32 y=f32: BLOCK=1024 is not in the sweep file's `space:`; it is locked "
-        "all the same\n"
+        f"{path}:6: 4096: not taken: {why}"
+        f"{path}: n=1000 x=f32 y=f32: the sweep file's `num_warps <= 4` and `num_warps < 8` rule "
+        "its config out; it is locked all the same\n"
+        f"{path}: n=1000 x=f32 y=f32: num_warps=8 is not in the sweep file's `space:`; it is "
+        "locked all the same\n"
         "next: tritune sweep sweeps/scale.yaml times them, and says what beats them\n"
     )
 
@@ -871,10 +924,7 @@ HELD_CONFIGS = "its configs: `ONE`, `TWO`, `BY_SIZE`, `BY_KEY`, `ODD`, `HELD`"
         ),
         (
             "mine",
-            (
-                "mine: no such file or directory\n\n"
-                "hint: configs in Python are MODULE:NAME, as mine:NAME"
-            ),
+            ("mine: no such file\n\nhint: configs in Python are MODULE:NAME, as mine:NAME"),
         ),
     ],
 )
@@ -1154,7 +1204,26 @@ def test_a_key_in_python_that_no_launch_has_is_refused_and_a_dtype_that_gives_wa
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("no.json", "--sweep", "sweeps/scale.yaml"), "no.json: no such file or directory\n"),
+        (
+            ("no.json", "--sweep", "sweeps/scale.yaml"),
+            "no.json: no such file\n\nhint: a path is relative to the current folder\n",
+        ),
+        (
+            ("*/k.autotune.json", "--sweep", "sweeps/scale.yaml"),
+            (
+                "*/k.autotune.json: no file matches the pattern\n\n"
+                "hint: Triton's autotuner writes such files under TRITON_CACHE_AUTOTUNING=1, into "
+                "TRITON_CACHE_DIR or ~/.triton/cache\n"
+            ),
+        ),
+        (
+            ("sweeps", "--sweep", "sweeps/scale.yaml"),
+            "sweeps: it is a folder\n\nhint: name the files in it, as sweeps/*.json\n",
+        ),
+        (
+            ("zzz.py:BY_KEY", "--kernel", "ops.py:scale_kernel"),
+            "FOLDER/zzz.py: no such file\n\nhint: a path is relative to the current folder\n",
+        ),
         (
             ("tuned:T", "--kernel", ":scale_kernel"),
             (
@@ -1171,14 +1240,15 @@ def test_a_key_in_python_that_no_launch_has_is_refused_and_a_dtype_that_gives_wa
         ),
         (
             ("ops.py", "--format", "vllm", "--kernel", "opss.py:scale_kernel"),
-            "ops.py:2: is not JSON: expecting value\n",
+            f"ops.py:2: is not JSON: expecting value\n\nhint: {CUT}{A_TABLE}\n",
         ),
     ],
 )
 def test_what_is_not_there_is_told_as_what_it_is(project, arguments, said):
     result = run("import", *arguments, "--device", "H200")
 
-    assert (result.exit_code, result.stderr) == (2, f"error: {said}")
+    assert result.exit_code == 2
+    assert result.stderr == f"error: {said.replace('FOLDER', str(project.folder))}"
 
 
 @pytest.mark.lowering

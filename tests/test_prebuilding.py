@@ -129,6 +129,21 @@ def test_a_config_that_the_kernel_cannot_run_any_more_is_a_no(project):
     ] + ["2 locked for H200 in tritune.lock: 2 failed"]
 
 
+def test_a_config_that_takes_more_than_the_gpu_has_is_a_no_with_the_limit(project):
+    project.take_shared_memory(available=1000, blocks=(1024, 256))
+
+    result = run("--target", "H200")
+
+    big = "x=f32 y=f32: too much shared memory:"
+    failed = "failed: scale_kernel on H200"
+    assert result.exit_code == 1
+    assert said(result) == [
+        f"tritune.lock:9: {failed}: n=1000 {big} at least 2048 bytes, 1000 available",
+        f"tritune.lock:13: {failed}: n=4096 {big} 1024 bytes, 1000 available",
+        "2 locked for H200 in tritune.lock: 2 failed",
+    ]
+
+
 def test_a_gpu_that_nothing_is_locked_for_is_a_no(project):
     result = run("--target", "A100")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +22,8 @@ Served = tuple[tuple[str, str], ...]
 """What has to be equal where the binaries are used, by name."""
 
 
-def write(folder: Path, served: Served, kernel: str, source: str, binaries: Path) -> int:
-    """Add the binaries of one kernel; how many there are.
+def write(folder: Path, served: Served, kernel: str, source: str, entries: Iterable[Path]) -> int:
+    """Add binaries of one kernel, which are folders of a compile cache; how many these are.
 
     Raises:
         SpecError: the folder holds binaries that serve elsewhere.
@@ -33,7 +33,7 @@ def write(folder: Path, served: Served, kernel: str, source: str, binaries: Path
         before = _manifest(folder)
         _refuse(folder, _differences(before["served"], served), "choose another folder")
         kernels = before["kernels"]
-    count = _copy(binaries, folder / source)
+    count = _copy(entries, folder / source)
     manifest = {
         "format": FORMAT,
         "served": dict(served),
@@ -51,7 +51,7 @@ def adopt(folder: Path, served: Served, kernel: str, source: str, binaries: Path
     Raises:
         SpecError: they do not serve here, field by field.
     """
-    return _copy(found(folder, served, kernel, source), binaries)
+    return _copy(found(folder, served, kernel, source).iterdir(), binaries)
 
 
 def found(folder: Path, served: Served, kernel: str, source: str) -> Path:
@@ -118,12 +118,12 @@ def _refuse(folder: Path, differences: list[str], hint: str) -> None:
         )
 
 
-def _copy(here: Path, there: Path) -> int:
-    """Copy the cache entries that are not there yet; how many entries *here* has.
+def _copy(these: Iterable[Path], there: Path) -> int:
+    """Copy the cache entries that are not there yet; how many entries are among *these*.
 
     A group file names its members by their absolute paths, so it is written anew.
     """
-    entries = [path for path in here.iterdir() if any(path.glob("__grp__*.json"))]
+    entries = [path for path in these if any(path.glob("__grp__*.json"))]
     for entry in entries:
         to = there / entry.name
         if any(to.glob("__grp__*.json")):

@@ -121,17 +121,18 @@ def compile_groups(  # what one run of compiles is told, each part once
     limit: Limit,
     logs: Path,
     budget_s: float | None = None,
-    every_key: bool = False,
+    entries: set[str] | None = None,
 ) -> Iterator[tuple[Group, Compiled | Rejected]]:
     """Compile in the given order, equal TTGIR once; a budget in seconds leaves the rest undone.
 
-    With *every_key* the binary of a group is put under the key of each of its configs.
+    With *entries* the binary of a group is put under the key of each of its configs, and what
+    the compile cache calls it under each is added to them, whether or not it fits.
     """
     same: dict[str, list[Group]] = defaultdict(list)
     for one in groups:
         same[one.lowered.ttgir].append(one)
     alike = list(same.values())
-    tasks = [_task(these, every_key=every_key) for these in alike]
+    tasks = [_task(these, every_key=entries is not None) for these in alike]
     deadline = None if budget_s is None else time.monotonic() + budget_s
     for index, answer in pool.run(lowering.compile_, tasks, limit, deadline):
         outcome = outcome_of(answer, tasks[index][0], logs)
@@ -140,6 +141,8 @@ def compile_groups(  # what one run of compiles is told, each part once
             limit.answered(answer.seconds)
         elif isinstance(outcome, Compiled) and outcome.seconds:
             limit.answered(outcome.seconds)
+        if entries is not None and isinstance(outcome, Compiled):
+            entries |= outcome.entries
         for one in alike[index]:
             yield one, _for_group(outcome, one, target)
 
@@ -160,11 +163,8 @@ def _for_group(outcome: Compiled | Rejected, one: Group, target: Target) -> Comp
     """What the compile of a TTGIR says of one group that has it."""
     if isinstance(outcome, Rejected):
         return replace(outcome, candidate=one.candidate)
-    if outcome.shared_bytes > target.shared_bytes:
-        return grouping.too_big(one.candidate, outcome.shared_bytes, target)
-    if outcome.tensor_memory > target.tensor_memory:
-        detail = f"{outcome.tensor_memory} columns, {target.tensor_memory} available"
-        return Rejected(candidate=one.candidate, reason=Reason.TENSOR_MEMORY, detail=detail)
+    if why := grouping.unfit(outcome, target):
+        return replace(why, candidate=one.candidate)
     return replace(outcome, candidate=one.candidate, key=one.launches.key, aliases=one.aliases)
 
 

@@ -24,7 +24,7 @@ def read(_: None, reference: str, axis: str) -> Table:
     Raises:
         TrituneError: there are none such, or they are no configs.
     """
-    module, name = import_reference(reference)
+    module, name = import_reference(reference, base="the current folder")
     found: Any = find(module, name, "configs", _holds_configs)
     if found and not _holds_configs(found):
         raise TableError(
@@ -34,7 +34,8 @@ def read(_: None, reference: str, axis: str) -> Table:
         )
     made = tuple(rows(reference, found, axis))
     if not made:
-        raise TableError("it holds no config", where=reference)
+        hint = "give a triton.Config, or a mapping from sizes or whole keys to them"
+        raise TableError("it holds no config", where=reference, hint=hint)
     return Table(path=reference, rows=made)
 
 

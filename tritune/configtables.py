@@ -26,6 +26,11 @@ CACHED = ".autotune.json"
 """How the name of a file in Triton's cache ends, after that of the kernel's function."""
 _DEVICE = "device_name"
 VERSION = "triton_version"
+_TABLE = 'a table is {"64": {"BLOCK_SIZE_M": 64, ...}, "128": ...}'
+_TIMES = (
+    'a file of Triton\'s autotuner is {"key": [...], "configs_timings": [[config, times], ...]}'
+)
+_VALUE = "a value is a number, a text, true, false or null"
 _UNSAID = {**RARE, "pre_hook": None, "ir_override": None}
 """Fields of a Config of Triton's, with what they are where nobody has set them."""
 
@@ -65,7 +70,7 @@ def parse_vllm(text: str, path: str, axis: str) -> Table:
     Raises:
         TableError: the first mistake, at its line.
     """
-    whole = _object(_load(text, path), path, text, ())
+    whole = _object(_load(text, path, _TABLE), path, text, (), _TABLE)
     triton = whole.pop(VERSION, "")
     named = dict(_IN_NAME.findall(PurePath(path).name.removesuffix(".json")))
     device = named.pop(_DEVICE, "")
@@ -76,18 +81,18 @@ def parse_vllm(text: str, path: str, axis: str) -> Table:
         if not _SIZE.fullmatch(size):
             what = f"expected a size of {axis}, got {json.dumps(size)[:40]}"
             raise TableError(what, where=where, hint=_hint(whole))
-        found = _values(values, path, text, (size,))
+        found = _values(_object(values, path, text, (size,), _TABLE), path, text, (size,))
         at = ((axis, str(int(size))), *parts)
         rows.append(Row(where=where, parts=at, values=tuple(found.items())))
     if not rows:
-        raise TableError("it holds no config", where=path)
+        raise TableError("it holds no config", where=path, hint=_TABLE)
     return Table(path=path, rows=tuple(rows), device=device, triton=str(triton))
 
 
 def _hint(whole: Mapping[str, Any]) -> str:
     if "configs_timings" in whole:
         return "this is a file of Triton's autotuner: --format autotune-cache"
-    return 'a table is {"64": {"BLOCK_SIZE_M": 64, ...}, "128": ...}'
+    return _TABLE
 
 
 def parse_autotune(text: str, path: str) -> Table:
@@ -96,7 +101,7 @@ def parse_autotune(text: str, path: str) -> Table:
     Raises:
         TableError: the first mistake, at its line.
     """
-    whole = _object(_load(text, path), path, text, ())
+    whole = _object(_load(text, path, _TIMES), path, text, (), _TIMES)
     key, timings = whole.get("key"), whole.get("configs_timings")
     if not isinstance(key, list) or not isinstance(timings, list):
         what = 'it has no "key" and "configs_timings", as a file of Triton\'s autotuner has'
@@ -114,6 +119,7 @@ def parse_autotune(text: str, path: str) -> Table:
         raise TableError(
             f"expected values and then dtypes, got {json.dumps(key)[:60]}",
             where=jsonplaces.where(path, text, ("key",)),
+            hint=_TIMES,
         )
     row = Row(
         where=jsonplaces.where(path, text, at),
@@ -133,7 +139,8 @@ def _time(item: Any, path: str, text: str, index: int) -> float:
     )
     if not isinstance(median, (int, float)) or isinstance(median, bool):
         what = f"expected a config and its times, got {json.dumps(item)[:40]}"
-        raise TableError(what, where=jsonplaces.where(path, text, ("configs_timings", index)))
+        where = jsonplaces.where(path, text, ("configs_timings", index))
+        raise TableError(what, where=where, hint=_TIMES)
     try:
         return float(median)
     except OverflowError:  # a whole number of 400 digits
@@ -146,38 +153,38 @@ def _fields(
     """The meta-parameters and the launch options that somebody has set."""
     inner = config.get("kwargs")
     options = {n: v for n, v in config.items() if n != "kwargs" and v != _UNSAID.get(n, ...)}
-    return _values({**_object(inner, path, text, (*at, "kwargs")), **options}, path, text, at)
+    own = _object(inner, path, text, (*at, "kwargs"), _TIMES)
+    return _values({**own, **options}, path, text, at)
 
 
-def _load(text: str, path: str) -> Any:
+def _load(text: str, path: str, hint: str) -> Any:
     try:
         whole = json.loads(text)
     except json.JSONDecodeError as error:
-        raise TableError(
-            f"is not JSON: {error.msg.lower()}", where=f"{path}:{error.lineno}"
-        ) from None
+        what, where = f"is not JSON: {error.msg.lower()}", f"{path}:{error.lineno}"
+        hint = f"copy it again, should it be cut off; {hint}"
+        raise TableError(what, where=where, hint=hint) from None
     except (RecursionError, ValueError) as error:
-        raise TableError(f"is not JSON: {error}", where=path) from None
+        raise TableError(f"is not JSON: {error}", where=path, hint=hint) from None
     if pair := jsonplaces.doubled(text):
         first, second = pair
         what = f'"{second.path[-1]}" stands twice, first on line {first.line}'
-        raise TableError(what, where=f"{path}:{second.line}")
+        raise TableError(what, where=f"{path}:{second.line}", hint="leave one of the two out")
     return whole
 
 
-def _object(value: Any, path: str, text: str, at: jsonplaces.Path) -> dict[str, Any]:
+def _object(value: Any, path: str, text: str, at: jsonplaces.Path, hint: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         what = f"expected an object, got {json.dumps(value)[:40]}"
-        raise TableError(what, where=jsonplaces.where(path, text, at))
+        raise TableError(what, where=jsonplaces.where(path, text, at), hint=hint)
     return dict(value)
 
 
-def _values(value: Any, path: str, text: str, at: jsonplaces.Path) -> dict[str, Value]:
-    found = _object(value, path, text, at)
+def _values(found: dict[str, Any], path: str, text: str, at: jsonplaces.Path) -> dict[str, Value]:
     for name, one in found.items():
         if type(one) not in PLAIN or (isinstance(one, float) and not math.isfinite(one)):
             what = f"expected a value, got {json.dumps(one)[:40]}"
-            raise TableError(what, where=jsonplaces.where(path, text, (*at, name)))
+            raise TableError(what, where=jsonplaces.where(path, text, (*at, name)), hint=_VALUE)
     return found
 
 

@@ -118,7 +118,8 @@ def vllm_tables(
         size = parts.pop(axis, None)
         if size is None or not _SIZE.fullmatch(size):
             what = f"`{axis}` is {size!r}, not a size" if size else f"it has no `{axis}`"
-            raise TableError(what, where=at.key, hint="--axis NAME says which part the sizes are")
+            hint = f"--axis NAME says which part the sizes are: {', '.join(split(at.key))}"
+            raise TableError(what, where=at.key, hint=hint)
         tables.setdefault(tuple(parts.items()), {})[size] = entry.config
     named = [dict(parts) for parts in tables]
     return {

@@ -10,7 +10,7 @@ from tritune.configtables import CACHED, Row, Table
 from tritune.errors import NothingFitsError, TableError
 from tritune.keys import dtype_name, joined, split
 from tritune.model import FIELDS, LAUNCH_OPTIONS, RARE, Config, Value
-from tritune.words import plural
+from tritune.words import mistyped, plural
 
 _QUANTIZED = {"fp8": "f8", "int8": "i8"}
 """How vLLM's name of a quantization begins, and the dtype of a tensor that is quantized so."""
@@ -105,8 +105,10 @@ def _check_type(name: str, value: Value, row: Row, own: Mapping[str, Value]) -> 
         like = 1
     is_said = value is not None or name not in LAUNCH_OPTIONS
     if like is not None and is_said and type(value) is not type(like):
-        what = f"`{name}` is {value!r}, where the kernel's is {like!r}"
-        raise TableError(what, where=row.where)
+        hint = f"the kernel's own is {like!r}" if name in own else "write a number"
+        if type(like) is int and isinstance(value, str) and value.isdecimal():
+            hint = f"write {value} without quotes"
+        raise TableError(f"`{name}` is {mistyped(value, like)}", where=row.where, hint=hint)
 
 
 def fits(row: Row, key: str, receiver: Receiver) -> bool:
@@ -218,15 +220,22 @@ def key_of(row: Row, template: str, receiver: Receiver) -> str:
         tensors = list(receiver.tensors)
     needed = [*receiver.scalars, *(receiver.tensors if receiver.all_tensors else tensors)]
     if missing := [name for name in needed if name not in found]:
+        hint = f'--key "{" ".join(f"{name}=..." for name in missing)}", or --sweep FILE, whose '
         raise TableError(
             f"a key of `{receiver.short}` also has {', '.join(f'`{name}`' for name in missing)}",
             where=row.where,
-            hint=f'--key "{" ".join(f"{name}=..." for name in missing)}", or --sweep FILE, whose '
-            "problems have all of it",
+            hint=f"{_misnamed(row, receiver)}{hint}problems have all of it",
         )
     for name in tensors:
         found[name] = _tensor(found[name])
     return joined((name, found[name]) for name in needed)
+
+
+def _misnamed(row: Row, receiver: Receiver) -> str:
+    axis = row.parts[0][0] if row.parts else ""
+    if not axis or axis in _known(receiver):
+        return ""
+    return f"--axis NAME: the sizes are of `{axis}`, which is no part of it; or "
 
 
 def _known(receiver: Receiver) -> Sequence[str]:

@@ -71,8 +71,8 @@ def group(
         ir = lowered[one.compile_class]
         if isinstance(ir, Rejected):
             rejected.append(replace(ir, candidate=one.candidate))
-        elif ir.shared_bound > target.shared_bytes:
-            rejected.append(too_big(one.candidate, ir.shared_bound, target, "at least "))
+        elif big := surely_too_big(ir, target):
+            rejected.append(replace(big, candidate=one.candidate))
         else:
             apart = _apart(one.candidate, work)
             at = (one.candidate.problem, ir.ttgir, one.grids, one.hooks, apart)
@@ -116,9 +116,29 @@ def _merged(members: list[Compiled], lead: Lead) -> Compiled:
     return replace(first, aliases=(*first.aliases, *more))
 
 
-def too_big(candidate: Candidate, needed: int, target: Target, least: str = "") -> Rejected:
+def surely_too_big(made: Lowered, target: Target) -> Rejected | None:
+    """Whether its binary cannot fit, before there is one."""
+    if made.shared_bound <= target.shared_bytes:
+        return None
+    return _too_big(made.candidate, made.shared_bound, target, "at least ")
+
+
+def _too_big(candidate: Candidate, needed: int, target: Target, least: str = "") -> Rejected:
     detail = f"{least}{needed} bytes, {target.shared_bytes} available"
     return Rejected(candidate=candidate, reason=Reason.SHARED, detail=detail)
+
+
+def unfit(made: Compiled, target: Target) -> Rejected | None:
+    """What a binary takes that *target* has not; None where it fits."""
+    if made.shared_bytes > target.shared_bytes:
+        return _too_big(made.candidate, made.shared_bytes, target)
+    if made.tensor_memory > target.tensor_memory:
+        detail = f"{made.tensor_memory} columns, {target.tensor_memory} available"
+        return Rejected(candidate=made.candidate, reason=Reason.TENSOR_MEMORY, detail=detail)
+    if made.threads > target.threads:  # of a lockfile that was edited: a plan has none such
+        detail = f"{made.threads} threads, {target.threads} available"
+        return Rejected(candidate=made.candidate, reason=Reason.THREADS, detail=detail)
+    return None
 
 
 def longest(groups: Sequence[Group], count: int) -> tuple[str, ...]:

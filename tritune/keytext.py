@@ -18,6 +18,18 @@ from tritune.keys import PART, dtype_name, is_bare
 FLAG = "--key"
 _GAP = re.compile(r"\{\w*\}")
 _MARK = re.compile(r"\((unaligned|strided|dim\d+)\)")
+_OTHER_NAMES = {
+    "half": "float16",
+    "float": "float32",
+    "double": "float64",
+    "short": "int16",
+    "int": "int32",
+    "long": "int64",
+    "chalf": "complex32",
+    "cfloat": "complex64",
+    "cdouble": "complex128",
+}
+"""What else torch calls a dtype, and prints of none."""
 _WORDS = {"true": "True", "false": "False", "null": "none", "None": "none"}
 
 
@@ -73,6 +85,7 @@ def _no_tensor(value: str) -> tuple[str, str] | None:
         return None
     name = dtype_name(plain)
     meant = dtypenames.meant(plain)
+    meant = _OTHER_NAMES.get(meant, meant)
     if meant and dtype_name(meant) == name:
         return None
     guess = f"did you mean `{dtype_name(meant)}`?" if meant else "as f16, bf16 or f32(unaligned)"

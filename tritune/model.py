@@ -387,6 +387,8 @@ class Compiled:
     """What compiling it took in this sweep; 0 where its binary was in the cache."""
     aliases: tuple[Config, ...] = ()
     """Other configs whose launches are these very launches."""
+    entries: frozenset[str] = field(default=frozenset(), compare=False)
+    """What the compile cache calls what was compiled with it, this and equal ones."""
 
 
 VARIES = "varies"

@@ -48,12 +48,16 @@ _HINTS = (
 _OTHERWISE = "import the module in Python to see the whole traceback"
 
 
-def import_reference(reference: str) -> tuple[ModuleType, str]:
-    """Import the module; the name after the colon is empty where there is none."""
+def import_reference(reference: str, base: str = BASE) -> tuple[ModuleType, str]:
+    """Import the module; the name after the colon is empty where there is none.
+
+    A path that is no whole one was relative to *base*.
+    """
     place, colon, name = reference.rpartition(":")
     place, name = (place, name) if colon else (reference, "")
     if "/" in place or place.endswith((".py", ".ipynb")):
-        return _by_path(Path(os.path.abspath(place))), name  # noqa: PTH100  # a link keeps its name
+        path = Path(os.path.abspath(place))  # noqa: PTH100  # a link keeps its name
+        return _by_path(path, base), name
     return _by_name(place), name
 
 
@@ -74,8 +78,8 @@ def _by_name(name: str) -> ModuleType:
             ) from error
 
 
-def _by_path(path: Path) -> ModuleType:
-    check_file(path)
+def _by_path(path: Path, base: str) -> ModuleType:
+    check_file(path, base)
     folder = root(path)
     packages = path.parent.relative_to(folder).parts
     if str(folder) not in sys.path:

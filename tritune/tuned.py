@@ -22,7 +22,7 @@ from tritune import hooks
 from tritune.contract import Contract, Function, incomplete, layers, rare
 from tritune.errors import KernelError
 from tritune.model import FIELDS, LAUNCH_OPTIONS, RARE, USUAL, Config, Value
-from tritune.words import an
+from tritune.words import an, mistyped
 
 decorated: WeakSet[Any] = WeakSet()
 """The functions below `@tritune.kernel`."""
@@ -86,7 +86,7 @@ class Tuning:
             like = self.default.get(name)
             # `None` is "not said", and stands for any type.
             if None not in (value, like) and type(value) is not type(like):
-                return f"its {name} is {value!r}, where the kernel's is {like!r}"
+                return f"its {name} is {mistyped(value, like)}"
         if (why := self.no_hook(config.as_dict())) or not hook:
             return why
         return hooks.gone(hook, hooks.name(self.live(config.as_dict()).pre_hook))

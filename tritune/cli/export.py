@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from tritune.cli import options as shared
 
@@ -63,7 +64,8 @@ def export(
     from tritune import export as exporting
     from tritune.cli import filters
 
-    _refuse_kind(output, is_folder=form == "vllm")
+    if form == "configs":
+        _refuse_for_tables()
     kept = _kept(path, named, only)
     if form == "configs":
         at = kept.entries[0][0]
@@ -136,12 +138,24 @@ def _silicon(kept: Lock) -> DeviceIdentity:
     return kept.devices[0]
 
 
-def _refuse_kind(output: Path | None, *, is_folder: bool) -> None:
-    """What is there may be a pipe; but no file is a folder for tables, and no folder a file."""
-    if output is not None and (output.is_file() if is_folder else output.is_dir()):
-        other = "Directory" if is_folder else "File"
-        what = f"{other} {str(output)!r} is a {'file' if is_folder else 'directory'}."
-        raise click.BadParameter(what, param_hint="'--output'")
+def _refuse_for_tables() -> None:
+    given = click.get_current_context().get_parameter_source
+    for name, flag in (("axis", "--axis"), ("renames", "--rename")):
+        if given(name) is ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"{flag} is for --format vllm: Python source has whole keys")
+
+
+def _refuse_other(output: Path, *, is_folder: bool) -> None:
+    """A folder in place of a file, or a file in place of a folder."""
+    from tritune.errors import TableError
+
+    where = str(output)
+    if not is_folder and output.is_dir():
+        hint = f"name a file in it, as {output / 'tuned.py'}"
+        raise TableError("it is a folder", where=where, hint=hint)
+    if is_folder and output.is_file():
+        hint = "tables have names of their own: name a folder for them"
+        raise TableError("it is no folder", where=where, hint=hint)
 
 
 def _refuse_missing(folder: Path) -> None:
@@ -149,7 +163,8 @@ def _refuse_missing(folder: Path) -> None:
     from tritune.errors import TableError
 
     if not folder.is_dir():
-        raise TableError("there is no such folder", where=str(folder))
+        hint = "make it, or name one that is there"
+        raise TableError("there is no such folder", where=str(folder), hint=hint)
 
 
 def _warn(text: str) -> None:
@@ -165,6 +180,7 @@ def _put(texts: dict[str, str], output: Path | None) -> None:
             click.echo(text, nl=False)
             continue
         at = output / name if name else output
+        _refuse_other(output, is_folder=bool(name))
         places.refuse_unwritable(at.parent, file=at)
         _refuse_missing(output.absolute().parent)
         places.write(at, text)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -117,11 +117,20 @@ def _notes(one: Imported) -> Iterator[str]:
         yield f"no problem of the sweep file asks for {', '.join(rows[:8])}{more}"
     if one.taken.without:
         yield f"it has nothing for {plural(one.taken.without, 'problem')} of the sweep file"
-    for key, text in one.taken.broken:
-        yield f"{key}: the sweep file's `{text}` rules its config out; it is locked all the same"
+    for key, texts in _by_key(one.taken.broken).items():
+        rule = "rules" if len(texts) == 1 else "rule"
+        named = " and ".join(f"`{text}`" for text in texts)
+        yield f"{key}: the sweep file's {named} {rule} its config out; it is locked all the same"
     for key, text in one.taken.beyond:
         yield f"{key}: {text} is not in the sweep file's `space:`; it is locked all the same"
     yield from _notes_on_name(one)
+
+
+def _by_key(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for key, text in pairs:
+        found.setdefault(key, []).append(text)
+    return found
 
 
 def _notes_on_name(one: Imported) -> Iterator[str]:

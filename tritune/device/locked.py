@@ -6,11 +6,11 @@ look at an entry (20 to 200 ms) is little beside starting a process and importin
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tritune import discover
+from tritune import discover, grouping
 from tritune.contract import layers
 from tritune.device import lowering, wheel
 from tritune.load import Loaded
@@ -42,7 +42,7 @@ class Seen:
     ir: str = ""
     """Digest of the TTIR of what is locked for it."""
     broken: str = ""
-    """Why what is locked cannot be compiled any more."""
+    """Why what is locked cannot be compiled any more, or does not fit the target."""
     unknown: str = ""
     """Why nothing can be said of it here."""
     makes: bool = False
@@ -57,7 +57,9 @@ class Desk:
 
     cache: str
     compiles: bool = False
-    """It makes binaries; else it stops after the TTIR, which is all that a look needs."""
+    """It makes binaries; else it stops after the TTIR, which is all that most looks need."""
+    to_ttgir: bool = False
+    """This look goes on to the TTGIR, which tells what a binary takes at least."""
     sessions: dict[str, lowering.Session] = field(default_factory=dict)
     loaded: dict[Reference, Loaded] = field(default_factory=dict)
 
@@ -94,8 +96,12 @@ def look(
     problem: Problem,
     configs: Sequence[Config],
     locked: Mapping[str, Config],
+    unproven: Collection[str] = (),
 ) -> Seen:
-    """Find the key of *problem* under one of *configs*; lower what is locked under that key."""
+    """Find the key of *problem* under one of *configs*; lower what is locked under that key.
+
+    What is locked under a key of *unproven* never ran on the target, so it may not fit it.
+    """
     session = _session(desk, reference, target)
     key, unknown = _key(session, problem, configs)
     if unknown or key not in locked:
@@ -104,11 +110,18 @@ def look(
     if why := kernel.tuning.refusal(locked[key]):
         return Seen(key=key, broken=why)
     candidate = Candidate(kernel=kernel.name, problem=problem, config=locked[key])
+    desk.to_ttgir = key in unproven
     match lowering.lower(session, candidate):
+        case Lowered() as made if big := grouping.surely_too_big(made, target):
+            return Seen(key=key, broken=_told(big))
         case Lowered(ir=ir):
             return Seen(key=key, ir=ir, makes=getattr(kernel, "makes_configs", False))
         case Rejected(detail=detail):
             return Seen(key=key, broken=detail)
+
+
+def _told(unfit: Rejected) -> str:
+    return f"{unfit.reason.value}: {unfit.detail}"
 
 
 def build(  # one task, each part once
@@ -134,6 +147,8 @@ def build(  # one task, each part once
         made = lowering.compile_(session, candidate, seen.key, seen.ir)
     except lowering.CompilerError as error:
         return Seen(key=seen.key, broken=str(error))
+    if unfit := grouping.unfit(made, target):
+        return Seen(key=seen.key, broken=_told(unfit))
     return replace(seen, seconds=made.seconds)
 
 
@@ -179,7 +194,7 @@ def _session(desk: Desk, reference: Reference, target: Target) -> lowering.Sessi
     if backend not in desk.sessions:
         desk.sessions[backend] = lowering.open_session(*reference, target, desk.cache)
         if not desk.compiles:
-            _stop_after_ttir(desk.sessions[backend])
+            _stop_after_ttir(desk, desk.sessions[backend])
     session = desk.sessions[backend]
     loaded = desk.loaded[reference]
     if session.target != target or session.loaded != loaded:
@@ -191,7 +206,7 @@ def _session(desk: Desk, reference: Reference, target: Target) -> lowering.Sessi
     return session
 
 
-def _stop_after_ttir(session: lowering.Session) -> None:
+def _stop_after_ttir(desk: Desk, session: lowering.Session) -> None:
     """The digest is of the TTIR; what comes after it would be half of the time."""
     from triton.compiler.compiler import make_backend
 
@@ -200,7 +215,8 @@ def _stop_after_ttir(session: lowering.Session) -> None:
 
     def add(self: Any, stages: dict[str, Any], options: Any, *rest: Any) -> None:
         add_stages(self, stages, options, *rest)
-        stages["ttgir"] = stop
+        if not desk.to_ttgir:
+            stages["ttgir"] = stop
 
     def stop(*_: object) -> None:
         raise lowering.Stopped("", session.ir[-1], "")

@@ -188,8 +188,7 @@ def _compile(
         with stages.always():
             binaries = _binaries(session, candidate)
     seconds = time.perf_counter() - started if session.watch.irs else 0.0
-    for other in also:
-        _binaries(session, other)
+    others = [binary for other in also for binary in _binaries(session, other)]
     usage = [resources.registers(binary, session.target) for binary in binaries]
     digests = [hashlib.sha256(resources.code(binary)).hexdigest() for binary in binaries]
     return Compiled(
@@ -203,7 +202,13 @@ def _compile(
         tensor_memory=max((resources.tensor_memory(binary) for binary in binaries), default=0),
         threads=max((resources.threads(binary, session.target) for binary in binaries), default=0),
         seconds=seconds,
+        entries=frozenset(map(_entry, (*binaries, *others))),
     )
+
+
+def _entry(binary: Any) -> str:
+    """The folder of a binary in the compile cache."""
+    return Path(next(iter(binary.metadata_group.values()))).parent.name
 
 
 def _binaries(session: Session, candidate: Candidate) -> list[Any]:

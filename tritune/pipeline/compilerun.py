@@ -22,8 +22,14 @@ class Compiling:
     """One run of compiles: in the best order, watched for what stops every compile."""
 
     def __init__(
-        self, job: Job, groups: Sequence[Group], lead: grouping.Lead, *, every_key: bool = False
+        self,
+        job: Job,
+        groups: Sequence[Group],
+        lead: grouping.Lead,
+        *,
+        entries: set[str] | None = None,
     ) -> None:
+        """With *entries* every key gets its binary, and what the cache calls it is added."""
         self._job = job
         place = {problem: n for n, problem in enumerate(job.sweep.problems)}
         # Half of the processes; the others begin with what looks best.
@@ -39,7 +45,7 @@ class Compiling:
                 one.candidate.config.order(),
             ),
         )
-        self._every_key = every_key
+        self._entries = entries
         self.distinct = len({one.lowered.ttgir for one in groups})
         self._limit = Limit(
             job.options.compile_limit_s or job.sweep.timing.compile_limit_s,
@@ -61,7 +67,7 @@ class Compiling:
             limit=self._limit,
             logs=self._job.places.logs,
             budget_s=self._budget_s,
-            every_key=self._every_key,
+            entries=self._entries,
         ):
             if one.lowered.ttgir not in self._done:
                 self._done[one.lowered.ttgir] = outcome
@@ -73,7 +79,7 @@ class Compiling:
     @property
     def _budget_s(self) -> float | None:
         job = self._job
-        idle = job.setting.index is None and not self._every_key
+        idle = job.setting.index is None and self._entries is None
         return job.options.compile_budget_s if idle else None
 
     def _refuse_broken_toolchain(self, *, at_the_end: bool = False) -> None:

@@ -6,6 +6,7 @@ The way of a sweep as far as binaries: nothing is verified, timed or locked.
 from __future__ import annotations
 
 import time
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -125,14 +126,15 @@ def _compile(job: Job, pool: Pool, output: Path | None) -> CompileReport:
     turn(pool, job)
     found = prepare.find_launches(job, pool, candidates)
     groups, oversize = prepare.group(job, pool, found, lead)
-    made, failed = overlap.compile_all(job, pool, groups, found, lead=lead, every_key=True)
+    entries: set[str] = set()
+    made, failed = overlap.compile_all(job, pool, groups, found, lead=lead, entries=entries)
     if output is not None:
-        _write(job, pool, output)
+        _write(job, pool, output, entries)
     rejected = (*illegal, *found.rejected, *oversize, *failed)
     return _report(job, found, made, rejected, output)
 
 
-def _write(job: Job, pool: Pool, output: Path) -> None:
+def _write(job: Job, pool: Pool, output: Path, entries: AbstractSet[str]) -> None:
     with job.step("writing the binaries", None) as said:
         try:
             output.mkdir(parents=True, exist_ok=True)
@@ -141,7 +143,7 @@ def _write(job: Job, pool: Pool, output: Path) -> None:
                 served(pool, job.places.logs),
                 job.info.name,
                 job.places.source,
-                job.places.binaries,
+                [job.places.binaries / name for name in sorted(entries)],
             )
         except OSError as error:
             raise places.unwritable(output, error) from error

@@ -11,21 +11,19 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
-from tritune import configlist, configtables, devicelabels, keytext, lock
+from tritune import devicelabels, keytext, lock
 from tritune.axisvalues import did_you_mean
 from tritune.configtables import Table
 from tritune.device import targets
 from tritune.errors import NothingFitsError, TableError, of_many
 from tritune.model import DeviceIdentity, Entry, Evidence, Lock, LockedKey, Problem
-from tritune.pipeline import questions, unasked
-from tritune.pipeline.asking import ask
+from tritune.pipeline import questions, tablefiles, unasked
 from tritune.pipeline.receiving import Home, Taken, home, take
 from tritune.pipeline.swept import keys_of
 from tritune.pipeline.unasked import Unasked
 
 _A = TypeVar("_A")
 _B = TypeVar("_B")
-VLLM, CONFIGS, AUTOTUNE = "vllm", "configs", "autotune-cache"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -96,14 +94,18 @@ def import_tables(files: Sequence[str], options: ImportOptions) -> Imports:
         what = "it is for an import without --sweep, whose problems have all of a key"
         raise TableError(what, where="--key")
     left: list[TableError] = []
-    tables = _fitting(files, lambda file: _read(file, options), left)
+    tables = _fitting(files, lambda file: tablefiles.read(file, options.form, options.axis), left)
     _refuse_unknown(options.renames, tables)
     to = home(options.sweep, options.kernel)
     path = options.lockfile or to.lockfile
     lock.refuse_unwritable(path)
     if to.swept is None:
         keytext.check(options.key, to.receiver)
-    fits = _settled(_fitting(tables, _receive(to, path, options), left), left)
+    found = _fitting(tables, _receive(to, path, options), left)
+    left += (error for fit in found for error in fit.taken.failing)
+    fits = _settled(found, left)
+    if not fits:
+        raise of_many(left)
     written = [_write(one, to, path, force=options.force) for one in fits]
     if options.sweep is None:
         tuning = unasked.files_of(to.receiver.kernel, options.project)
@@ -152,35 +154,6 @@ def _receive(to: Home, path: Path, options: ImportOptions) -> Callable[[Table], 
         return _Fit(table=table, device=device, taken=taken)
 
     return receive
-
-
-def _read(file: str, options: ImportOptions) -> Table:
-    form = options.form or _form(file)
-    if form == CONFIGS:
-        return ask(configlist.read, file, options.axis)
-    try:
-        text = Path(file).read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise TableError("not text in UTF-8", where=file) from None
-    except OSError as error:
-        hint = f"configs in Python are MODULE:NAME, as {file}:NAME" if _is_module(file) else ""
-        what = (error.strerror or str(error)).lower()
-        raise TableError(what, where=file, hint=hint) from None
-    if form == AUTOTUNE:
-        return configtables.parse_autotune(text, file)
-    return configtables.parse_vllm(text, file, options.axis)
-
-
-def _form(file: str) -> str:
-    if file.endswith(".autotune.json"):
-        return AUTOTUNE
-    is_python = file.endswith(".py") or (":" in file and not Path(file).exists())
-    return CONFIGS if is_python else VLLM
-
-
-def _is_module(file: str) -> bool:
-    is_dotted = all(part.isidentifier() for part in file.split("."))
-    return is_dotted and not file.endswith(".json") and not Path(file).exists()
 
 
 def _device(table: Table, named: str | None, path: Path) -> DeviceIdentity:

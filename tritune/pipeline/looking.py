@@ -116,7 +116,7 @@ def look(
     held = {label: asked.entries(label) for label in chips}
     spaces = {label: Searched(asked.sweep, chip, asked.info) for label, chip in chips.items()}
     tasks = [
-        (asked.reference, chips[label], problem, *tried(asked, held[label]))
+        (asked.reference, chips[label], problem, *tried(asked, held[label]), unrun(held[label]))
         for label, problem in asks
     ]
     found: dict[int, Finding] = {}
@@ -136,6 +136,11 @@ def look(
 def tried(asked: Asked, held: Mapping[str, Entry]) -> tuple[Sequence[object], Mapping[str, object]]:
     configs = {key: entry.config for key, entry in held.items()}
     return tuple(dict.fromkeys((asked.info.default, *configs.values()))), configs
+
+
+def unrun(held: Mapping[str, Entry]) -> tuple[str, ...]:
+    """The keys of what no sweep ever ran on its device."""
+    return tuple(key for key, entry in held.items() if entry.evidence.unmeasured)
 
 
 def seen_of(answer: Answer[locked.Seen]) -> locked.Seen:

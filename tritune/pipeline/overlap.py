@@ -208,10 +208,10 @@ def compile_all(
     screening: Screening[CudaDevice] | None = None,
     *,
     lead: grouping.Lead,
-    every_key: bool = False,
+    entries: set[str] | None = None,
 ) -> tuple[tuple[Compiled, ...], tuple[Rejected, ...]]:
     """Compile one of each group; hand each problem over once it is whole, equal binaries merged."""
-    work = Compiling(job, groups, lead, every_key=every_key)
+    work = Compiling(job, groups, lead, entries=entries)
     merge = partial(grouping.merge, groups=groups, work=found.by_problem, lead=lead)
     waiting = Counter(one.candidate.problem for one in groups)
     made: dict[Problem, list[Compiled]] = {problem: [] for problem in waiting}

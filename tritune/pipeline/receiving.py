@@ -59,9 +59,11 @@ class Taken:
     other_dtype: tuple[str, str] | None = None
     """The dtypes that it says the table is for, and a key that has none such."""
     broken: tuple[tuple[str, str], ...] = ()
-    """Keys whose config a constraint of the sweep file rules out, and that constraint."""
+    """Keys whose config constraints of the sweep file rule out, and each such constraint."""
     beyond: tuple[tuple[str, str], ...] = ()
     """Keys whose config has values that `space:` has not, and these."""
+    failing: tuple[TableError, ...] = ()
+    """Rows that cannot be run at some key, which is not among `rows`."""
 
 
 def home(sweep: Path | None, kernel: str | None) -> Home:
@@ -154,11 +156,15 @@ def take(
     matches = [
         Match(key=key, problem=asked[key], row=row, config=configs[row]) for key, row in pairs
     ]
-    vetting.refuse(to.swept, device, matches, table)
+    taken = _with_sweep(table, matches, asked, to.receiver)
+    vetting.refuse_unvouched(to.swept, device, matches, table)
+    kept, failing = vetting.runnable(to.swept, device, matches)
     return replace(
-        _with_sweep(table, matches, asked, to.receiver),
-        broken=tuple(vetting.broken(to.swept, device, matches)),
-        beyond=tuple(vetting.beyond(to.swept, device, matches)),
+        taken,
+        rows={one.key: taken.rows[one.key] for one in kept},
+        broken=tuple(vetting.broken(to.swept, device, kept)),
+        beyond=tuple(vetting.beyond(to.swept, device, kept)),
+        failing=failing,
     )
 
 

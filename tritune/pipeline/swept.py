@@ -22,10 +22,10 @@ class Swept:
     def task(
         self, device: DeviceIdentity, problem: Problem, held: Mapping[str, Config]
     ) -> tuple[object, ...]:
-        """What `locked.look` is asked of a problem, with what is held under its key."""
+        """What `locked.look` is asked of a problem, with what nobody ran yet under its key."""
         reference = self.sweep.kernel or self.info.name, self.sweep.problem
         configs = tuple(dict.fromkeys((self.info.default, *self.info.configs)))
-        return reference, targets.of_device(device), problem, configs, held
+        return reference, targets.of_device(device), problem, configs, held, tuple(held)
 
 
 def keys_of(swept: Swept, device: DeviceIdentity) -> dict[str, Problem]:
@@ -53,7 +53,10 @@ def keys_of(swept: Swept, device: DeviceIdentity) -> dict[str, Problem]:
 def refusals(
     swept: Swept, device: DeviceIdentity, held: Mapping[str, tuple[Problem, Config]]
 ) -> dict[str, str]:
-    """Why the kernel cannot be compiled with what a key has; of the keys where it cannot."""
+    """Why the kernel cannot run there with what a key has; of the keys where it cannot.
+
+    That is what does not compile, and what surely takes more shared memory than the device has.
+    """
     keys = [*held]
     tasks = [swept.task(device, problem, {key: config}) for key, (problem, config) in held.items()]
     found: dict[str, str] = {}

@@ -5,15 +5,16 @@ They are of a table that another tool wrote, and are served as soon as they are 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tritune import space
+from tritune import expression, space
 from tritune.configtables import Row, Table
 from tritune.device import targets
-from tritune.errors import TableError, of_many
-from tritune.model import Config, DeviceIdentity, Problem
+from tritune.errors import SpecError, TableError
+from tritune.model import Config, Constraint, DeviceIdentity, Problem, Target
 from tritune.pipeline.job import near
 from tritune.pipeline.searched import Searched
 from tritune.pipeline.swept import Swept, refusals
@@ -32,23 +33,16 @@ class Match:
     config: Config
 
 
-def refuse(swept: Swept, device: DeviceIdentity, matches: Sequence[Match], table: Table) -> None:
-    """Refuse what may write out of bounds, and what fails at a launch.
-
-    Raises:
-        TrituneError: there are such.
-    """
-    _refuse_unvouched(swept, device, matches, table)
-    _refuse_broken(swept, device, matches)
-
-
-def _refuse_unvouched(
+def refuse_unvouched(
     swept: Swept, device: DeviceIdentity, matches: Sequence[Match], table: Table
 ) -> None:
-    """Of a kernel that nobody decorated, what nobody says is valid.
+    """Of a kernel that nobody decorated, refuse what nobody says is valid.
 
     That is a config that neither its author lists nor the space of the sweep file, with its
-    constraints, has.
+    constraints, has: it may write out of bounds.
+
+    Raises:
+        TableError: there is one.
     """
     sweep, info = swept.sweep, swept.info
     searched = Searched(sweep, targets.of_device(device), info)
@@ -70,27 +64,52 @@ def _refuse_unvouched(
         )
 
 
-def _refuse_broken(swept: Swept, device: DeviceIdentity, matches: Sequence[Match]) -> None:
-    """What does not compile, as a block whose size is no power of two: each such row, once."""
-    by_key = {one.key: one for one in matches}
-    held = {key: (one.problem, one.config) for key, one in by_key.items()}
-    wrong: dict[Row, TableError] = {}
-    for key, why in refusals(swept, device, held).items():
-        one = by_key[key]
-        what = f"`{swept.info.short}` cannot run {one.config} at {key}: {why}"
-        wrong.setdefault(one.row, TableError(what, where=one.row.where))
-    if wrong:
-        raise of_many(list(wrong.values()))
+def runnable(
+    swept: Swept, device: DeviceIdentity, matches: Sequence[Match]
+) -> tuple[list[Match], tuple[TableError, ...]]:
+    """Those that the device can run, and each row of which some fail at a launch, once.
+
+    As a block whose size is no power of two does, or more shared memory than there is.
+    """
+    held = {one.key: (one.problem, one.config) for one in matches}
+    failing = refusals(swept, device, held)
+    wrong: dict[Row, list[Match]] = defaultdict(list)
+    for one in matches:
+        if one.key in failing:
+            wrong[one.row].append(one)
+    told = tuple(_cannot(swept, same, failing) for same in wrong.values())
+    return [one for one in matches if one.key not in failing], told
+
+
+def _cannot(swept: Swept, same: Sequence[Match], failing: Mapping[str, str]) -> TableError:
+    """What is said of a row: its first key, and how many more."""
+    one, more = same[0], len(same) - 1
+    at = f"{one.key} and {more} more" if more else one.key
+    what = f"`{swept.info.short}` cannot run {one.config} at {at}: {failing[one.key]}"
+    return TableError(what, where=one.row.where)
 
 
 def broken(
     swept: Swept, device: DeviceIdentity, matches: Sequence[Match]
 ) -> Iterator[tuple[str, str]]:
-    """Keys whose config a constraint of the sweep file rules out, and that constraint."""
+    """Keys whose config constraints of the sweep file rule out, and each such constraint."""
     target = targets.of_device(device)
     for one in matches:
-        if constraint := space.admitted(swept.sweep, target, one.config, one.problem):
+        for constraint in _violated(swept, target, one):
             yield one.key, constraint.text
+
+
+def _violated(swept: Swept, target: Target, one: Match) -> Iterator[Constraint]:
+    values = expression.facts(target) | one.problem.as_dict() | one.config.as_dict()
+    is_out = False
+    for constraint in space.constraints(swept.sweep, target):
+        try:
+            if not space.holds(constraint, values):
+                is_out = True
+                yield constraint
+        except SpecError:
+            if not is_out:  # else one before it may be there to guard it
+                raise
 
 
 def beyond(
