@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +26,12 @@ class _Readable(click.Path):
 def _beside(path: Path) -> Path | None:
     from tritune.axisvalues import near
 
-    if path.exists() or not path.parent.is_dir():
-        return None
-    guess = near(path.name, sorted(one.name for one in path.parent.iterdir() if one.is_file()))
-    return path.parent / guess if guess else None
+    with suppress(OSError):  # a name too long, a folder that may not be read
+        if not path.exists():
+            files = sorted(one.name for one in path.parent.iterdir() if one.is_file())
+            guess = near(path.name, files)
+            return path.parent / guess if guess else None
+    return None
 
 
 READABLE = _Readable(exists=True, dir_okay=False, path_type=Path)

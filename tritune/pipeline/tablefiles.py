@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from pathlib import Path
 
 from tritune import configlist, configtables
+from tritune.axisvalues import near
 from tritune.configtables import Table
 from tritune.errors import TableError
 from tritune.pipeline.asking import ask
@@ -53,8 +53,8 @@ def _missing(file: str, form: str) -> TableError:
         return TableError("no file matches the pattern", where=file, hint=hint)
     path = Path(file)
     others = [other.name for other in sorted(path.parent.glob(_pattern(form)))]
-    if near := difflib.get_close_matches(path.name, others, n=1):
-        hint = f"did you mean `{path.parent / near[0]}`?"
+    if guess := near(path.name, others):
+        hint = f"did you mean `{path.parent / guess}`?"
     elif _is_module(file):
         hint = f"configs in Python are MODULE:NAME, as {file}:NAME"
     else:
