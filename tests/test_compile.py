@@ -158,6 +158,7 @@ def outcomes(report: CompileReport) -> dict[object, tuple[Reason, str]]:
     return {one.candidate.config["num_warps"]: (one.reason, one.detail) for one in report.rejected}
 
 
+@pytest.mark.newest
 def test_compilers_that_crash_hang_run_out_of_memory_or_rant_cost_one_config_each(project, capfd):
     ptxas = project.ptxas(
         '32) for i in $(seq 3000); do echo "ld.param.u64 %rd$i, [oops];" >&2; done\n'

@@ -81,7 +81,6 @@ def test_the_missed_keys_are_the_shapes_and_a_dry_run_shows_them(project):
     assert "6 candidates on 3 problems for H200" in result.stderr
 
 
-@pytest.mark.lowering
 def test_of_the_keys_of_a_trace_it_is_said_that_they_were_launched(project):
     kernel, other = {"kernel": KERNEL}, {"kernel": "ops:other", "key": "n=1", "count": 9}
     one, two = {"key": "n=48 x=f32 y=f32", "count": 3}, {"key": "n=4096 x=f32 y=f32", "count": 1}
@@ -107,7 +106,6 @@ def test_of_the_keys_of_a_trace_it_is_said_that_they_were_launched(project):
     )
 
 
-@pytest.mark.lowering
 def test_the_lines_offered_are_what_the_sweep_file_needs(project):
     log(project, miss("n=48 x=f32 y=f32"))
     [row] = [line for line in run("--dry-run").stdout.splitlines() if line.startswith("  - ")]
@@ -117,7 +115,6 @@ def test_the_lines_offered_are_what_the_sweep_file_needs(project):
     assert spec.read_sweep(project.sweep).problems[0] == Problem.of({"n": 48, "dtype": "float32"})
 
 
-@pytest.mark.lowering
 def test_what_no_problem_can_be_is_told_and_left_out(project):
     log(project, miss("n=48 x=f32(unaligned) y=f32"), miss("n=48 x=f32 y=f16"))
 
@@ -133,7 +130,6 @@ def test_what_no_problem_can_be_is_told_and_left_out(project):
     ]
 
 
-@pytest.mark.lowering
 def test_only_narrows_what_was_missed(project):
     log(project, *(miss(f"n={n} x=f32 y=f32") for n in (48, 7)))
 
@@ -146,7 +142,6 @@ def test_only_narrows_what_was_missed(project):
     )
 
 
-@pytest.mark.lowering
 @pytest.mark.parametrize(
     ("lines", "code", "held"),
     [
@@ -181,7 +176,6 @@ def test_a_log_with_no_miss_of_the_kernel_says_what_it_has(project, lines, code,
     ]
 
 
-@pytest.mark.lowering
 def test_a_line_that_is_cut_off_is_left_out_and_told(project):
     log(project, miss("n=48 x=f32 y=f32"), miss("n=7 x=f32 y=f32")[:30])
 
@@ -284,7 +278,6 @@ def test_axes_that_the_key_does_not_say_are_told():
     )
 
 
-@pytest.mark.lowering
 def test_a_key_of_attention_finds_its_batch_and_heads(tmp_path, monkeypatch):
     """The kernel's `heads` are those of all batches, so the axis of that name is no good."""
     root = Path(__file__).parent.parent

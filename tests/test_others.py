@@ -530,6 +530,7 @@ def test_what_remembers_launches_around_an_autotuner_of_another_class_is_tuned_w
     assert "4 candidates" in compiled.stdout
 
 
+@pytest.mark.newest
 def test_an_op_that_goes_past_the_autotuner_is_told_so(tmp_path):
     past = {"total_kernel[lambda": "total_kernel.fn[lambda", "(x, out, n)\n": "(x, out, n, B=64)\n"}
     at = project(tmp_path, TOTAL, **past)
@@ -588,6 +589,7 @@ def test_what_a_performance_model_leaves_out_is_counted_and_the_default_is_timed
     assert "4 its own perf_model leaves it out" in tritune("compile", at).stdout
 
 
+@pytest.mark.newest
 def test_a_performance_model_that_fails_is_told_with_whose_it_is_and_leaves_out_nothing(tmp_path):
     fails = {
         'prune": prune}': 'prune": prune, "perf_model": no_model, "top_k": 1}',
@@ -726,6 +728,7 @@ def test_a_process_that_goes_from_one_kernel_of_an_op_to_the_next_finds_the_same
 # --- what is refused ----------------------------------------------------------------------
 
 
+@pytest.mark.newest
 def test_a_kernel_without_a_problem_is_told_how_to_get_one(tmp_path):
     named = SCALE.replace("problem: problems.py:scale_problem", "kernel: theirs:total_kernel")
     at = project(tmp_path, named)
@@ -737,12 +740,14 @@ def test_a_kernel_without_a_problem_is_told_how_to_get_one(tmp_path):
     )
 
 
+@pytest.mark.newest
 def test_an_op_that_launches_nothing_autotuned_is_an_error(tmp_path):
     at = project(tmp_path, TOTAL.replace("total_problem", "nothing_problem"))
 
     assert "`nothing_problem` is not the problem of any tunable kernel" in refused(at)
 
 
+@pytest.mark.newest
 def test_an_op_of_kernels_with_no_autotuner_is_told_which_they_are(tmp_path):
     start = PACKAGE.index("@triton.autotune(", PACKAGE.index("def zero("))
     above = PACKAGE[start : PACKAGE.index("@triton.jit\ndef total_kernel")]
@@ -757,6 +762,7 @@ def test_an_op_of_kernels_with_no_autotuner_is_told_which_they_are(tmp_path):
 
 
 @pytest.mark.parametrize("named", ["", "kernel: theirs:scale_forward\n"])
+@pytest.mark.newest
 def test_axes_that_a_problem_function_does_not_take_are_told_before_the_op_is_run(tmp_path, named):
     rows = "problem: problems.py:scale_problem\nshapes: [{M: 8, N: 8, dtpye: float32}, {M: 8}]\n"
     at = project(tmp_path, f"targets: [H200]\n{named}{rows}")
@@ -770,6 +776,7 @@ def test_axes_that_a_problem_function_does_not_take_are_told_before_the_op_is_ru
     )
 
 
+@pytest.mark.newest
 def test_a_slip_in_a_dtype_is_told_at_its_row(tmp_path):
     at = project(tmp_path, SCALE.replace("N: [256, 1024]", "N: 256, dtype: bf17"))
 
@@ -779,6 +786,7 @@ def test_a_slip_in_a_dtype_is_told_at_its_row(tmp_path):
     )
 
 
+@pytest.mark.newest
 def test_a_problem_function_that_raises_is_told_in_a_line_with_its_place(tmp_path):
     at = project(tmp_path, TOTAL.replace("{n: 1000}", "{n: fp16}"))
     place = (tmp_path / "mine/problems.py").read_text().splitlines().index("def total_problem(n):")
@@ -793,6 +801,7 @@ def test_a_problem_function_that_raises_is_told_in_a_line_with_its_place(tmp_pat
     assert "*" not in said
 
 
+@pytest.mark.newest
 def test_an_operator_that_has_no_code_for_a_cpu_is_told_what_to_call_instead(tmp_path):
     at = project(tmp_path, TOTAL.replace("total_problem", "gpu_only_problem"))
     lines = (tmp_path / "mine/problems.py").read_text().splitlines()
@@ -812,6 +821,7 @@ def test_an_operator_that_has_no_code_for_a_cpu_is_told_what_to_call_instead(tmp
     )
 
 
+@pytest.mark.newest
 def test_an_op_that_insists_on_a_gpu_is_told_where_launches_are_found(tmp_path):
     made = "out, n = torch.empty(1, device=x.device), x.numel()"
     at = project(tmp_path, TOTAL, **{made: f'assert x.device.type == "cuda"\n    {made}'})
@@ -823,6 +833,7 @@ def test_an_op_that_insists_on_a_gpu_is_told_where_launches_are_found(tmp_path):
     )
 
 
+@pytest.mark.newest
 def test_a_named_kernel_that_the_op_does_not_launch_is_an_error(tmp_path):
     at = project(tmp_path, f"kernel: theirs:total_kernel\n{SCALE}")
 
@@ -833,6 +844,7 @@ def test_a_named_kernel_that_the_op_does_not_launch_is_an_error(tmp_path):
     )
 
 
+@pytest.mark.newest
 def test_a_kernel_that_only_a_smoke_problem_launches_is_not_tuned_and_it_is_said_once(tmp_path):
     at = project(tmp_path, EITHER)
 
@@ -859,6 +871,7 @@ def test_a_kernel_that_only_a_smoke_problem_launches_is_not_tuned_and_it_is_said
     )
 
 
+@pytest.mark.newest
 def test_a_kernel_that_only_a_smoke_problem_launches_keeps_no_other_from_being_compiled(tmp_path):
     at = project(tmp_path, EITHER.replace("[{n: 1000}]", "[{n: [100, 1000]}]"))
 
@@ -869,6 +882,7 @@ def test_a_kernel_that_only_a_smoke_problem_launches_keeps_no_other_from_being_c
 
 
 @pytest.mark.parametrize("command", [("sweep",), ("compile",), ("show", "space")])
+@pytest.mark.newest
 def test_where_only_a_smoke_problem_launches_what_is_named_that_is_the_error(tmp_path, command):
     at = project(tmp_path, f"kernel: theirs:scale_forward\n{EITHER}")
 
@@ -881,6 +895,7 @@ def test_where_only_a_smoke_problem_launches_what_is_named_that_is_the_error(tmp
     )
 
 
+@pytest.mark.newest
 def test_of_an_op_with_several_kernels_each_is_named_in_what_is_told_and_has_its_own_count(
     tmp_path,
 ):
@@ -914,6 +929,7 @@ def test_of_an_op_with_several_kernels_each_is_named_in_what_is_told_and_has_its
     )
 
 
+@pytest.mark.newest
 def test_a_space_beyond_the_authors_list_needs_constraints(tmp_path):
     at = project(tmp_path, f"{TOTAL}space: {{B: [64, 128, 256]}}\n")
 
@@ -956,6 +972,7 @@ def test_with_constraints_a_space_may_go_beyond_it_and_the_hook_that_all_share_i
     assert "3 results right, 0 wrong" in said.stdout
 
 
+@pytest.mark.newest
 def test_a_meta_parameter_that_the_op_passes_itself_is_told_with_both_places(tmp_path):
     passed = TOTAL.replace("total_problem", "passed_problem")
     at = project(tmp_path, f"{passed}space: {{B: [64, 128]}}\nconstraints: [B <= n]\n")
@@ -969,6 +986,7 @@ def test_a_meta_parameter_that_the_op_passes_itself_is_told_with_both_places(tmp
 # --- what is locked -----------------------------------------------------------------------
 
 
+@pytest.mark.newest
 def test_check_says_which_entries_of_somebody_elses_kernels_are_stale(tmp_path, jobs):
     [job] = jobs(TOTAL)
     locked(job)
@@ -1021,6 +1039,7 @@ def test_check_says_that_each_key_of_an_op_is_fresh(tmp_path, jobs):
         ("", {KEEPS: f"{KEEPS}, prune_configs_by={{'early_config_prune': prune}}"}, ""),
     ],
 )
+@pytest.mark.newest
 def test_check_calls_a_config_stale_that_neither_its_author_nor_the_sweep_file_lists(
     tmp_path, space, more, said
 ):

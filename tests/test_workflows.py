@@ -14,8 +14,6 @@ import yaml
 from projects import Project
 from tritune import lock
 
-pytestmark = pytest.mark.lowering
-
 ROOT = Path(__file__).parent.parent
 SETUP = ("make setup", 'echo "$PWD/.venv/bin" >> "$GITHUB_PATH"')
 GH = """\
