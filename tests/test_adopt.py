@@ -1076,7 +1076,7 @@ def test_a_kernel_below_a_folder_without_an_init_file_has_the_whole_name_of_its_
         ((["a.lock"],), "lockfile of tritune.install() is a list, not a path"),
     ],
 )
-def test_to_install_no_lockfile_at_all_is_an_error(given, what, monkeypatch):
+def test_to_install_what_is_no_path_is_an_error(given, what, monkeypatch):
     if given:  # said though another one is installed
         monkeypatch.setenv("TRITUNE_LOCKFILE", __file__)
     with pytest.raises(KernelError) as caught:

@@ -52,14 +52,15 @@ def test_an_op_that_raises_is_told_with_its_line(project):
 
 
 def test_a_problem_function_that_raises_is_told_with_its_line(project):
-    project.edit("ops.py", "torch.randn(n, dtype=dtype)", "{}[n]")
+    raises = "(_ for _ in ()).throw(ValueError('it must hold:\\n  n % 7 == 0'))"
+    project.edit("ops.py", "torch.randn(n, dtype=dtype)", raises)
 
     with pytest.raises(TrituneError) as caught:
         swept(project)
 
     assert str(caught.value) == (
-        f"{project.folder}/ops.py:{line_of(project, '{}[n]')}: the problem n=1000 dtype=float32 "
-        "cannot be made: KeyError: 1000"
+        f"{project.folder}/ops.py:{line_of(project, 'must hold')}: the problem n=1000 "
+        "dtype=float32 cannot be made: ValueError: it must hold:\n  n % 7 == 0"
     )
 
 

@@ -316,8 +316,7 @@ def test_a_lockfile_that_is_named_and_not_there_is_a_mistake_in_the_input(projec
         (
             "Usage: tritune check [OPTIONS] [FILE]...\n"
             "Try 'tritune check --help' for help.\n\n"
-            "Error: Invalid value for '--lockfile': File 'nope.lock' does not exist. "
-            "Did you mean 'tritune.lock'?\n"
+            "Error: Invalid value for '--lockfile': File 'nope.lock' does not exist.\n"
         ),
     )
 

@@ -404,6 +404,10 @@ def test_an_only_that_keeps_nothing_says_what_to_write(only, said):
         (("show", "lockfle"), "Error: No such command 'lockfle'. Did you mean 'lockfile'?\n"),
         (("zzz",), "Error: No such command 'zzz'.\n"),
         (
+            ("sweep", "sweeps/scale.yaml"),  # nothing but its suffix is like `matmul.yaml`
+            "Error: Invalid value for '[FILE]...': File 'sweeps/scale.yaml' does not exist.\n",
+        ),
+        (
             ("sweep", "sweeps/matmull.yaml"),
             (
                 "Error: Invalid value for '[FILE]...': File 'sweeps/matmull.yaml' does not exist. "

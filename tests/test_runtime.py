@@ -13,7 +13,7 @@ import logging
 import os
 import threading
 from pathlib import Path
-from types import SimpleNamespace
+from types import MethodType, SimpleNamespace
 
 import numpy as np
 import pytest
@@ -831,8 +831,8 @@ QUOTE = "a name is a text, in quotes"
         (
             {"default": {"BLOCK": [64, 128]}},
             (
-                "BLOCK of default is a list, which no lockfile can hold\n"
-                "hint: it is a number, True, False, a text or None; what to try goes into `space:`"
+                "BLOCK of default is a list, and a config has one value for it\n"
+                "hint: what to try goes into `space:` of a sweep file"
             ),
         ),
         (
@@ -866,9 +866,14 @@ def test_names_may_come_in_any_collection_and_a_set_has_one_order(key, tmp_path)
     assert jitted(tmp_path / "none.lock", key=key).key_names == ("FLAG", "n")
 
 
-def test_launch_options_that_only_some_gpus_take_are_no_mistake_in_a_default(tmp_path):
-    default = {"B": 16, "num_warps": 32, "num_stages": 0, "num_ctas": 8, "waves_per_eu": 2}
-
+@pytest.mark.parametrize(
+    "default",
+    [
+        {"B": 16, "num_warps": 32, "num_stages": 0, "num_ctas": 8, "waves_per_eu": 2},
+        {"B": tl.constexpr(16), "FLAG": tl.float32, "num_warps": np.int64(4)},
+    ],
+)
+def test_what_only_some_gpus_take_or_only_a_launch_is_no_mistake_in_a_default(tmp_path, default):
     assert jitted(tmp_path / "none.lock", default=default).default == default
 
 
@@ -897,6 +902,9 @@ def test_a_problem_function_is_marked_on_its_kernel(tmp_path):
 
     assert kernel.problem is fill_problem
     assert (fill_problem(3).run(), fill_problem(3).timed) == (3, "kernel")
+
+    method = MethodType(fill_problem, 3)
+    assert tritune.problem(kernel)(method) is method
 
 
 def test_what_cannot_make_a_problem_is_told_where_it_is_marked(tmp_path):

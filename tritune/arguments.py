@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, NoReturn
+from operator import index
+from typing import Any, NoReturn, SupportsIndex
 
 from tritune import launchoptions
 from tritune.contract import call_site, rare
 from tritune.errors import KernelError
-from tritune.model import LAUNCH_OPTIONS, PLAIN, USUAL, Value
+from tritune.model import LAUNCH_OPTIONS, USUAL, Value
 from tritune.words import an
 
 
@@ -47,14 +48,12 @@ def config(what: str, given: Any, hint: str, *, write: str = "write ") -> None:
 
 
 def default(given: Any, hint: str) -> None:
-    """A config that a lockfile could hold, and that some GPU could launch."""
+    """A config that some GPU could launch."""
     config("default", given, hint, write="write default=")
     for name, value in given.items():
-        if name not in LAUNCH_OPTIONS and not isinstance(value, PLAIN):
-            _refuse(
-                f"{name} of default is {_kind(value)}, which no lockfile can hold",
-                "it is a number, True, False, a text or None; what to try goes into `space:`",
-            )
+        if isinstance(value, (list, dict, set)):
+            what = f"{name} of default is {_kind(value)}, and a config has one value for it"
+            _refuse(what, "what to try goes into `space:` of a sweep file")
     launchable("default", given)
 
 
@@ -68,9 +67,9 @@ def launchable(what: str, config: Mapping[str, Value]) -> None:
 def _slip(name: str, value: Value) -> tuple[str, str] | None:
     if value is None:  # "not said"
         return None
-    if not isinstance(value, int) or isinstance(value, bool):
+    if isinstance(value, bool) or not isinstance(value, SupportsIndex):  # numpy has integers too
         return f"expected an integer, got {value!r}", launchoptions.NUMBER
-    return launchoptions.slip(name, value)
+    return launchoptions.slip(name, index(value))
 
 
 def _check_names(what: str, given: Iterable[Any]) -> None:
@@ -92,7 +91,7 @@ def _is_config(given: Any) -> bool:
 
 def _written(config: Any) -> str:
     named = {name: getattr(config, name) for name in (*USUAL, *rare([config]))}
-    values = {**config.kwargs, **named, **config.kwargs}
+    values = {**config.kwargs, **named}
     return "{" + ", ".join(f'"{name}": {value!r}' for name, value in values.items()) + "}"
 
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from tritune import launchoptions
@@ -55,6 +57,17 @@ def near(name: str, known: Iterable[str]) -> str | None:
     by_lower = {one.lower(): one for one in known}
     found = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
     return by_lower[found[0]] if found else None
+
+
+def near_file(path: Path) -> Path | None:
+    """The file beside *path*, which is none, that a writer of its name probably meant."""
+    with suppress(OSError):  # a name too long, a folder that may not be read
+        if path.exists():
+            return None
+        others = [one for one in sorted(path.parent.iterdir()) if one.suffix == path.suffix]
+        by_stem = {one.stem: one for one in others if one.is_file()}
+        return by_stem.get(near(path.stem, by_stem) or "")
+    return None
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -19,7 +19,7 @@ from typing import TypeVar
 
 from tritune import dtypenames, grouping
 from tritune.device import lowering
-from tritune.errors import TrituneError, first_line
+from tritune.errors import SIGNATURES, TrituneError
 from tritune.fulltext import keep
 from tritune.grouping import Group
 from tritune.limit import Limit
@@ -209,7 +209,8 @@ def _value(answer: Answer[T], what: str, hint: str = "") -> T:
         case Raised(error=TrituneError() as error):
             raise error
         case Raised(said=said, where=where):
-            raise TrituneError(f"{what} cannot be made: {first_line(said)}", where=where, hint=hint)
+            why = said.partition(SIGNATURES)[0]
+            raise TrituneError(f"{what} cannot be made: {why}", where=where, hint=hint)
         case TimedOut(seconds=seconds):
             raise TrituneError(f"{what} cannot be made within {seconds:.0f} s")
         case Died():

@@ -45,6 +45,8 @@ ALIASES = {
 """What Triton, a key of ours or a person calls it -> torch's name."""
 _OTHERS = ("tf32", "fp4", "fp6", "fp12", "fp24", "mxfp4", "mxfp6", "mxfp8", "nvfp4", "e4m3", "e5m2")
 """Formats that torch has no name for, and that a problem function may know."""
+_NUMBER = re.compile(r"\d[\d_.,]*([eE][+-]?\d+)?[kKmMgG]?")
+"""What somebody took for a number that YAML or we read as a text."""
 _CLOSE = 0.8
 """`fp61` and `fp16` are 0.75 alike, as are `int2` and `int8`: the first are the same letters."""
 
@@ -90,5 +92,5 @@ def told(values: Iterable[object]) -> str:
     texts = [value for value in values if isinstance(value, str)]
     names = {text: meant(text) for text in texts if not is_torch(text)}
     said = [f"`{text}` is text; torch calls it `{name}`" for text, name in names.items() if name]
-    said += [f"`{text}` is text, and no number" for text in names if text[:1].isdigit()]
+    said += [f"`{text}` is text, and no number" for text in names if _NUMBER.fullmatch(text)]
     return "; ".join(said)

@@ -11,16 +11,13 @@ from collections.abc import Sequence
 
 LINE = 200
 """Characters of what somebody else's code raised."""
+SIGNATURES = ", but expected one of:"
+"""What torch goes on to list all its signatures after."""
 
 
 def line_of(error: Exception) -> str:
     """What somebody else's code raised, in a line; its type alone where it says nothing."""
-    return first_line(f"{type(error).__name__}: {error}")
-
-
-def first_line(said: str) -> str:
-    """Its first line, short enough to read; where torch goes on to all its signatures, no more."""
-    text = said.splitlines()[0].removesuffix(", but expected one of:")
+    text = f"{type(error).__name__}: {error}".splitlines()[0].removesuffix(SIGNATURES)
     if len(text) <= LINE:
         return text.rstrip(": ")
     words = text[:LINE].rpartition(" ")[0]  # not where a long path is most of it

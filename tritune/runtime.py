@@ -133,7 +133,7 @@ def problem(kernel: Any) -> Callable[[Callable[..., Problem]], Callable[..., Pro
     _check_kernel(kernel, "@tritune.problem")
 
     def mark(function: Callable[..., Problem]) -> Callable[..., Problem]:
-        if not inspect.isfunction(inspect.unwrap(function)):
+        if not hasattr(inspect.unwrap(function), "__code__"):
             raise KernelError(
                 f"@tritune.problem got {type(function).__name__}, not a function",
                 where=caller(),

@@ -89,7 +89,8 @@ def kept(text: str, locks: Sequence[Lock]) -> list[Lock]:
 def none_left(text: str, locks: Iterable[Lock]) -> SpecError:
     """What to say where `--only` holds for no entry of *locks*."""
     keys = list(dict.fromkeys(at.key for lock in locks for at, _ in lock.entries))
-    return SpecError("no entry is left", where=f"--only {text}", hint=f"locked are {some(keys)}")
+    hint = f"locked are {some(keys)}" if keys else ""
+    return SpecError("no entry is left", where=f"--only {text}", hint=hint)
 
 
 def known_name(name: str, flag: str, locks: Iterable[Lock]) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,21 +16,12 @@ class _Readable(click.Path):
         try:
             return super().convert(value, param, ctx)
         except click.BadParameter as error:
-            if guess := _beside(Path(value)):
+            from tritune.axisvalues import near_file
+
+            if guess := near_file(Path(value)):
                 what = f"{error.message} Did you mean {str(guess)!r}?"
                 raise click.BadParameter(what, ctx=ctx, param=param) from None
             raise
-
-
-def _beside(path: Path) -> Path | None:
-    from tritune.axisvalues import near
-
-    with suppress(OSError):  # a name too long, a folder that may not be read
-        if not path.exists():
-            files = sorted(one.name for one in path.parent.iterdir() if one.is_file())
-            guess = near(path.name, files)
-            return path.parent / guess if guess else None
-    return None
 
 
 READABLE = _Readable(exists=True, dir_okay=False, path_type=Path)

@@ -96,7 +96,9 @@ def _nothing(found: Retiming, path: Path | None, only: str | None) -> Exception:
     if only is not None:
         from tritune.cli import filters
 
-        return filters.none_left(only, _locks(path))
+        locks = _locks(path)
+        if not any(map(filters.only(only, locks), (one for lock in locks for one in lock.entries))):
+            return filters.none_left(only, locks)
     where = str(path) if path else "the lockfiles of the project"
     return EnvironmentFaultError(
         f"nothing is locked for {found.target}, so there is nothing to time",

@@ -111,7 +111,11 @@ def look(
         return Seen(key=key, broken=why)
     candidate = Candidate(kernel=kernel.name, problem=problem, config=locked[key])
     desk.to_ttgir = key in unproven
-    match lowering.lower(session, candidate):
+    try:
+        lowered = lowering.lower(session, candidate)
+    finally:
+        desk.to_ttgir = False
+    match lowered:
         case Lowered() as made if big := grouping.surely_too_big(made, target):
             return Seen(key=key, broken=_told(big))
         case Lowered(ir=ir):

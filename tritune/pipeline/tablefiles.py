@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tritune import configlist, configtables
-from tritune.axisvalues import near
+from tritune.axisvalues import near_file
 from tritune.configtables import Table
 from tritune.errors import TableError
 from tritune.pipeline.asking import ask
@@ -52,9 +52,8 @@ def _missing(file: str, form: str) -> TableError:
         hint = _WRITTEN if form == AUTOTUNE else "a path is relative to the current folder"
         return TableError("no file matches the pattern", where=file, hint=hint)
     path = Path(file)
-    others = [other.name for other in sorted(path.parent.glob(_pattern(form)))]
-    if guess := near(path.name, others):
-        hint = f"did you mean `{path.parent / guess}`?"
+    if guess := near_file(path):
+        hint = f"did you mean `{guess}`?"
     elif _is_module(file):
         hint = f"configs in Python are MODULE:NAME, as {file}:NAME"
     else:
