@@ -554,6 +554,18 @@ def test_an_imported_config_that_takes_more_than_the_gpu_has_is_stale(project):
     assert "2 checked: 1 stale · 1 unmeasured" in result.stdout
 
 
+def test_an_entry_edited_to_what_the_gpu_has_not_is_stale(project):
+    text = project.lockfile.read_text(encoding="utf-8")
+    project.lockfile.write_text(text.replace('"num_warps": 4', '"num_warps": 64', 1), "utf-8")
+
+    result = run("check")
+
+    assert result.exit_code == 1
+    assert "the kernel cannot run it any more: 64 warps are 2048 threads, 1024 available" in (
+        result.stdout
+    )
+
+
 def test_a_strict_check_fails_for_all_that_is_not_fresh():
     assert failing(strict=False) == DUE == {Status.STALE, Status.MISSING, Status.UNSETTLED}
     assert failing(strict=True) == set(Status) - {Status.FRESH}

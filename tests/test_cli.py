@@ -199,6 +199,7 @@ def test_an_interrupted_sweep_is_exit_130(folder, monkeypatch):
     assert result.stderr.endswith("interrupted; nothing finished is lost\n")
 
 
+LONG = "x" * 300
 CALL = "import sys; from tritune.cli import main; main()"
 INTERRUPTED = """\
 import atexit, os, signal
@@ -249,6 +250,24 @@ def test_our_own_crash_is_exit_3_with_its_traceback(folder, monkeypatch):
         "error: tritune crashed; nothing finished is lost\n\n"
         "hint: this is a bug in tritune: report it with the lines above\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "where"),
+    [
+        (("import", f"{LONG}:T", "--kernel", "ops:k"), f"{LONG}:T"),
+        (("init", f"{LONG}.py:k"), f"FOLDER/{LONG}.py"),
+        (("diff", LONG), LONG),
+    ],
+)
+def test_a_path_that_no_system_opens_is_an_error_and_no_crash(folder, arguments, where):
+    result = run(*arguments)
+
+    assert result.stderr == (
+        f"error: {where.replace('FOLDER', str(folder))}: file name too long\n\n"
+        "hint: name a path that can be opened\n"
+    )
+    assert result.exit_code == 2
 
 
 def test_an_error_of_click_that_says_1_comes_out_as_2(folder, monkeypatch):

@@ -1221,6 +1221,10 @@ def test_a_key_in_python_that_no_launch_has_is_refused_and_a_dtype_that_gives_wa
             "sweeps: it is a folder\n\nhint: name the files in it, as sweeps/*.json\n",
         ),
         (
+            ("ops.py/h200.json", "--sweep", "sweeps/scale.yaml"),
+            "ops.py/h200.json: not a directory\n\nhint: give the path of a file to read\n",
+        ),
+        (
             ("zzz.py:BY_KEY", "--kernel", "ops.py:scale_kernel"),
             "FOLDER/zzz.py: no such file\n\nhint: a path is relative to the current folder\n",
         ),

@@ -135,7 +135,7 @@ def unfit(made: Compiled, target: Target) -> Rejected | None:
     if made.tensor_memory > target.tensor_memory:
         detail = f"{made.tensor_memory} columns, {target.tensor_memory} available"
         return Rejected(candidate=made.candidate, reason=Reason.TENSOR_MEMORY, detail=detail)
-    if made.threads > target.threads:  # of a lockfile that was edited: a plan has none such
+    if made.threads > target.threads:  # warps that the compiler added, to specialise them
         detail = f"{made.threads} threads, {target.threads} available"
         return Rejected(candidate=made.candidate, reason=Reason.THREADS, detail=detail)
     return None

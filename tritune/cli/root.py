@@ -23,6 +23,7 @@ NO = 1
 UNANSWERED = 3
 INTERRUPTED = 130
 _FULL = {errno.ENOSPC, errno.EDQUOT}
+_REFUSED = {errno.ENAMETOOLONG, errno.ELOOP, errno.EACCES}
 CLOSED_PIPE = 141
 """What a shell gives a program whose reader went away (`| head`): 128 + SIGPIPE."""
 
@@ -77,7 +78,7 @@ class Root(Group):
         except BrokenPipeError:
             return _closed_pipe()
         except OSError as error:
-            return _full_disk(error) if error.errno in _FULL else _crashed()
+            return _told(error)
         except (click.exceptions.Exit, click.UsageError):
             raise
         except click.ClickException as error:  # click would exit 1, a "no"
@@ -109,6 +110,18 @@ def _closed_pipe() -> int:
     # Python flushes stdout at exit and would complain about the pipe once more.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return CLOSED_PIPE
+
+
+def _told(error: OSError) -> int:
+    if error.errno in _FULL:
+        return _full_disk(error)
+    if error.errno not in _REFUSED or not error.filename:
+        return _crashed()
+    # Whatever looks at a path may meet it: `Path.exists` raises these too.
+    where, hint = os.fsdecode(error.filename), "name a path that can be opened"
+    refused = TrituneError((error.strerror or "").lower(), where=where, hint=hint)
+    click.echo(message(refused), err=True)
+    return refused.exit_code
 
 
 def _full_disk(error: OSError) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tritune import discover, grouping
+from tritune import discover, grouping, plan
 from tritune.contract import layers
 from tritune.device import lowering, wheel
 from tritune.load import Loaded
@@ -109,6 +109,8 @@ def look(
     kernel = session.loaded.kernel
     if why := kernel.tuning.refusal(locked[key]):
         return Seen(key=key, broken=why)
+    if ruling := plan.legal(locked[key], target):  # of a lockfile that was edited
+        return Seen(key=key, broken=ruling[1])
     candidate = Candidate(kernel=kernel.name, problem=problem, config=locked[key])
     desk.to_ttgir = key in unproven
     try:

@@ -44,7 +44,8 @@ def _text(file: str, form: str) -> str:
     except FileNotFoundError:
         raise _missing(file, form) from None
     except OSError as error:
-        raise TableError((error.strerror or str(error)).lower(), where=file) from None
+        what, hint = (error.strerror or str(error)).lower(), "give the path of a file to read"
+        raise TableError(what, where=file, hint=hint) from None
 
 
 def _missing(file: str, form: str) -> TableError:
